@@ -44,7 +44,7 @@ type exchange struct {
 	trace   *tracing.Trace
 
 	sent      forward.Request // to the upstream
-	confirmed *confirmed      // by Check; nil: not checked yet
+	confirmed confirmed       // that it may be sent
 	message   *mcp.Message    // for an MCP server; nil: there is none
 	body      bytes.Buffer    // with that message
 	demand    policy.Demand   // of a step-up

@@ -11,23 +11,19 @@ import (
 	"authgate/policy"
 )
 
-// confirmed is the last confirmation of a stream's login.
+// confirmed is the last confirmation of a request's login, first by its policy and then by Check.
 type confirmed struct {
 	state *state
 	route *route
 	id    *policy.Identity
 }
 
-// Check implements forward.Login: it finds out whether the request would be let in now.
+// Check implements streams.Login: it finds out whether the request would be let in now.
 func (ex *exchange) Check(ctx context.Context) error {
 	if ex.Identity == nil && (ex.sent.Preflight || !ex.route.rule.AdmitsNobody()) {
 		return nil // no identity was decided on
 	}
-	if ex.confirmed == nil {
-		first := ex.lastConfirmed()
-		ex.confirmed = &first
-	}
-	c := ex.confirmed
+	c := &ex.confirmed
 	if st := ex.gateway.state.Load(); c.state != st {
 		route := st.routing.lookup(&ex.Canonical)
 		if route == nil || route.forward == nil {
@@ -72,27 +68,26 @@ func (ex *exchange) Check(ctx context.Context) error {
 	}
 }
 
-// Ground implements forward.Login.
+// LoginID implements streams.Login.
+func (ex *exchange) LoginID() string {
+	if ex.Identity == nil {
+		return ""
+	}
+	return ex.Identity.Login
+}
+
+// Ground implements streams.Login.
 func (ex *exchange) Ground() streams.Ground {
-	c := ex.lastConfirmed()
-	if c.id == nil {
+	if ex.confirmed.id == nil {
 		return streams.Ground{}
 	}
-	return streams.Ground{Identity: c.id, Route: c.route}
+	return streams.Ground{Identity: ex.confirmed.id, Route: ex.confirmed.route}
 }
 
-// Shares implements forward.Login: Alive says the same about equal credentials at a route.
-func (ex *exchange) Shares(other any) bool {
+// Shares implements streams.Login: Alive says the same about equal credentials at a route.
+func (ex *exchange) Shares(other streams.Login) bool {
 	o, ok := other.(*exchange)
-	return ok && ex.lastConfirmed() == o.lastConfirmed() && ex.Credentials == o.Credentials
-}
-
-// lastConfirmed returns the last confirmation of the login, which before the first Check is that of the policy.
-func (ex *exchange) lastConfirmed() confirmed {
-	if ex.confirmed != nil {
-		return *ex.confirmed
-	}
-	return confirmed{ex.state, ex.route, ex.Identity}
+	return ok && ex.confirmed == o.confirmed && ex.Credentials == o.Credentials
 }
 
 // credentialsNeeded returns the rejection of a request that needs credentials now.

@@ -310,4 +310,5 @@ func (ex *exchange) checkSite(route *route, id *policy.Identity) error {
 // fillSent fills ex.sent, the request for the upstream of the route.
 func (ex *exchange) fillSent() {
 	ex.sent.Exchange, ex.sent.Route, ex.sent.Trace, ex.sent.Login = &ex.Exchange, ex.route.forward, ex.trace, ex
+	ex.confirmed = confirmed{ex.state, ex.route, ex.Identity}
 }

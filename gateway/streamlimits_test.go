@@ -163,7 +163,7 @@ func TestShares(t *testing.T) {
 	id := &policy.Identity{}
 	a, b := &exchange{}, &exchange{}
 	a.Lent, b.Lent = &web.Lent{}, &web.Lent{}
-	a.Identity, b.Identity = id, id
+	a.confirmed.id, b.confirmed.id = id, id
 	if !a.Shares(b) {
 		t.Error("equal ones do not share")
 	}
@@ -171,11 +171,11 @@ func TestShares(t *testing.T) {
 	if a.Shares(b) {
 		t.Error("another credential shares")
 	}
-	b.Credentials, b.route = a.Credentials, &route{}
+	b.Credentials, b.confirmed.route = a.Credentials, &route{}
 	if a.Shares(b) {
 		t.Error("another route shares")
 	}
-	b.route, b.Identity = a.route, &policy.Identity{Username: "other"}
+	b.confirmed = confirmed{id: &policy.Identity{Username: "other"}}
 	if a.Shares(b) {
 		t.Error("another identity shares")
 	}

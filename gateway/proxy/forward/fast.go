@@ -155,8 +155,7 @@ func (q *Request) answerPlain(r *http.Request, response *http1.Response) {
 
 // answerStream sends the body of a plain response on, as it comes.
 func (q *Request) answerStream(r *http.Request, response *http1.Response, buffer []byte) {
-	r, release := q.cancelable(r)
-	defer release()
+	r = q.cancelable(r)
 	stream := response.Stream(r.Context())
 	defer stream.Close()
 	from := &source{Reader: stream}

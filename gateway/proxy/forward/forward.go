@@ -115,7 +115,7 @@ func (q *Request) sendFast() (err error) {
 		q.rest.transport = traced(route.Transport, q.Trace)
 	} else {
 		if r.ContentLength > 0 { // its login may end while the body comes
-			r, q.stop = q.cancelable(r)
+			r = q.cancelable(r)
 		}
 		q.rest, err = q.sendPlain(fast, r, q.upload)
 	}

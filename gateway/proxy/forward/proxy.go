@@ -17,10 +17,7 @@ type passed struct {
 
 // passOn makes the request one that httputil.ReverseProxy can send.
 func (q *Request) passOn() *passed {
-	r, stop := q.cancelable(abortable(q.withOwner(q.withBody(q.rest.request, q.rest.body))))
-	if q.stop == nil {
-		q.stop = stop
-	}
+	r := q.cancelable(abortable(q.withOwner(q.withBody(q.rest.request, q.rest.body))))
 	q.rest.request, q.answer = r, answer{q.Exchange, q}
 	return &passed{request: q}
 }

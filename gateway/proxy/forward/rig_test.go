@@ -204,11 +204,14 @@ func (r *rig) Check(context.Context) error {
 	return nil
 }
 
+// LoginID implements login.
+func (r *rig) LoginID() string { return "" }
+
 // Ground implements login.
 func (r *rig) Ground() (none streams.Ground) { return none }
 
 // Shares implements login.
-func (r *rig) Shares(any) bool { return false }
+func (r *rig) Shares(streams.Login) bool { return false }
 
 // BeginStream implements login.
 func (r *rig) BeginStream() error { return nil }

@@ -15,12 +15,7 @@ import (
 
 // login is the login of a request, and tells whether it goes on.
 type login interface {
-	// Check is that of streams.Stream.
-	Check(context.Context) error
-	// Ground is that of streams.Stream.
-	Ground() streams.Ground
-	// Shares reports the same as that of streams.Stream about the login of another request.
-	Shares(other any) bool
+	streams.Login
 	// BeginStream is called before the request becomes a stream, which lasts. The error refuses the request.
 	// A second call changes nothing.
 	BeginStream() error
@@ -43,12 +38,10 @@ func asksForStream(r *http.Request) bool {
 
 // cancelable makes r a request that may have to be canceled before net/http knows that
 // its client has left: because it may become a WebSocket, because its login ends, or
-// over HTTP/1.1 in any case. From then on it is a stream. The caller calls release
-// after the request. A second call changes nothing.
-func (q *Request) cancelable(r *http.Request) (cancelable *http.Request, release func()) {
-	release = func() {}
+// over HTTP/1.1 in any case. From then on it is a stream. A second call changes nothing.
+func (q *Request) cancelable(r *http.Request) *http.Request {
 	if q.cancel != nil {
-		return r, release
+		return r
 	}
 	_, upgrades := r.Header["Upgrade"]
 	if !upgrades {
@@ -56,37 +49,17 @@ func (q *Request) cancelable(r *http.Request) (cancelable *http.Request, release
 	}
 	if upgrades || q.cancel == nil && (q.Exchange.Identity != nil || q.Route.caching != nil) {
 		ctx, cancel := context.WithCancel(r.Context())
-		q.cancel, release = cancel, cancel
+		q.cancel, q.stop = cancel, cancel
 		r = r.WithContext(ctx)
 	}
 	if q.cancel != nil {
-		q.Route.forwarder.streams.Add(&q.stream, (*stream)(q))
+		q.Route.forwarder.streams.Add(&q.stream, (*stream)(q), q.Login)
 	}
-	return r, release
+	return r
 }
 
 // stream is a Request as a streams.Stream.
 type stream Request
-
-// Check implements streams.Stream.
-func (s *stream) Check(ctx context.Context) error { return s.Login.Check(ctx) }
-
-// LoginID implements streams.Stream.
-func (s *stream) LoginID() string {
-	if id := s.Exchange.Identity; id != nil {
-		return id.Login
-	}
-	return ""
-}
-
-// Ground implements streams.Stream.
-func (s *stream) Ground() streams.Ground { return s.Login.Ground() }
-
-// Shares implements streams.Stream.
-func (s *stream) Shares(other streams.Stream) bool {
-	o, ok := other.(*stream)
-	return ok && s.Login.Shares(o.Login)
-}
 
 // Ending implements streams.Stream. If the answer has not begun, it tells why the login
 // has ended, and is the last on its connection. Otherwise the connection is closed, or

@@ -35,8 +35,8 @@ func TestWhatIsAStream(t *testing.T) {
 				ex.Init(r.site, httptest.NewRecorder(), in)
 				ex.Identity = id
 				q := &Request{Exchange: ex, Route: r.routes[0], Login: r}
-				_, release := q.cancelable(in)
-				release()
+				q.cancelable(in)
+				q.release()
 				if is := q.cancel != nil; is != (served || upgrade || id != nil) {
 					t.Errorf("HTTP/1.1: %t, upgrade: %t, identity: %v: a stream: %t", served, upgrade, id, is)
 				}
@@ -101,7 +101,7 @@ func TestMetIsNotAlone(t *testing.T) {
 		short, met := &Request{whole: true, Login: &rig{}}, &Request{whole: true, Login: &rig{}}
 		set := streams.NewSet()
 		for _, q := range []*Request{short, met} {
-			set.Add(&q.stream, (*stream)(q))
+			set.Add(&q.stream, (*stream)(q), q.Login)
 		}
 		short.Done()
 		time.Sleep(time.Second)

@@ -1,6 +1,7 @@
 package streams
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,8 +44,18 @@ const (
 )
 
 // Stream is a request, as a Set needs it. The Set calls one method at a time, and none
-// after Remove; only Check, Ground and Shares may still run then.
+// after Remove.
 type Stream interface {
+	// Ending is told why the stream ends, before Entry.Ended tells it too.
+	Ending(*Ended)
+	// Cancel ends the stream.
+	Cancel()
+	// CancelIfGone ends the stream if its client has gone.
+	CancelIfGone()
+}
+
+// Login is the login of a stream. Its methods may still run after Remove.
+type Login interface {
 	// Check returns nil if the stream may go on, an *Ended if it must end, and any
 	// other error if nothing can tell.
 	Check(context.Context) error
@@ -54,13 +65,7 @@ type Stream interface {
 	Ground() Ground
 	// Shares reports whether a stream with the same Ground, which is not zero, has the same credential too:
 	// while that of one changes nothing about its Ground, both go on.
-	Shares(Stream) bool
-	// Ending is told why the stream ends, before Entry.Ended tells it too.
-	Ending(*Ended)
-	// Cancel ends the stream.
-	Cancel()
-	// CancelIfGone ends the stream if its client has gone.
-	CancelIfGone()
+	Shares(Login) bool
 }
 
 // Ground is the user whom a Check has found, and the place. Streams with equal ones may go on together. The zero Ground
@@ -96,22 +101,22 @@ type shard struct {
 // Entry is the place of a stream in a Set. The zero Entry is in no Set.
 type Entry struct {
 	stream Stream
+	login  Login
 	shard  *shard // nil: in no Set
 	index  int32  // in shard.open; shard.mu is held to use it
 	met    bool   // a check may use the Entry, even after Remove; shard.mu is held to set it
 
-	mu    sync.Mutex // held to call the stream, but for Check
+	mu    sync.Mutex // held to call the stream
 	over  bool       // the stream is removed
 	ended atomic.Pointer[Ended]
 
-	checking atomic.Bool // the goroutine that sets it may use kin and watch
-	kin      *kin        // nil: not checked yet
+	checking atomic.Bool // the goroutine that sets it may use watch
 	watch    *watch      // nil: not checked yet
 }
 
 // watch is the result of the last check of a stream.
 type watch struct {
-	checked     time.Time
+	group       *group
 	unconfirmed time.Time // since when nothing could tell; zero: the last check could
 	asked       time.Time // when the client was last found to be there
 }
@@ -121,10 +126,10 @@ func NewSet() *Set { return &Set{slots: make(chan struct{}, checksAtOnce)} }
 
 // Add begins to check a stream, which the caller must remove. The Entry is a part of the
 // stream, so that a short request needs no memory of its own for it.
-func (s *Set) Add(e *Entry, stream Stream) {
+func (s *Set) Add(e *Entry, stream Stream, login Login) {
 	shard := &s.shards[rand.Uint32()%shards]
 	shard.mu.Lock()
-	e.stream, e.shard, e.index = stream, shard, int32(len(shard.open))
+	e.stream, e.login, e.shard, e.index = stream, login, shard, int32(len(shard.open))
 	shard.open = append(shard.open, e)
 	shard.mu.Unlock()
 	s.arm()
@@ -202,7 +207,7 @@ func (s *Set) CheckLogin(sid string) {
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), checkTime)
 		defer cancel()
-		s.checkAll(ctx, s.all(func(e *Entry) bool { return e.stream.LoginID() == sid }), time.Now())
+		s.checkAll(ctx, s.all(func(e *Entry) bool { return e.login.LoginID() == sid }), time.Now())
 	}()
 }
 
@@ -258,11 +263,6 @@ func (s *Set) checkAll(ctx context.Context, open []*Entry, before time.Time) {
 	groups := claim(open)
 	var next atomic.Int64
 	var checks sync.WaitGroup
-	work := func() {
-		for i := next.Add(1) - 1; i < int64(len(groups)); i = next.Add(1) - 1 {
-			groups[i].checkStreams(ctx, before)
-		}
-	}
 	for range min(len(groups), checksAtOnce) {
 		select {
 		case s.slots <- struct{}{}:
@@ -271,7 +271,9 @@ func (s *Set) checkAll(ctx context.Context, open []*Entry, before time.Time) {
 		}
 		checks.Go(func() {
 			defer func() { <-s.slots }()
-			work()
+			for i := next.Add(1) - 1; i < int64(len(groups)); i = next.Add(1) - 1 {
+				groups[i].checkStreams(ctx, before)
+			}
 		})
 	}
 	checks.Wait()
@@ -280,37 +282,37 @@ func (s *Set) checkAll(ctx context.Context, open []*Entry, before time.Time) {
 	}
 }
 
-// kin are streams that may go on together until something has changed for one of them.
-type kin struct{ changed atomic.Bool }
-
-// group is some streams of kin, of which each check asks the first.
+// group is some streams that may go on together until something has changed for one of them. A check asks
+// the first.
 type group struct {
-	*kin
 	streams []*Entry
+	changed bool
 }
 
 // claim takes the streams that no other goroutine checks, in groups.
 func claim(open []*Entry) (groups []*group) {
-	byKin, byGround := map[*kin]*group{}, map[Ground]*group{}
+	now, byLast, byGround := time.Now(), map[*group]*group{}, map[Ground]*group{}
 	for _, e := range open {
 		if e.Ended() != nil || !e.checking.CompareAndSwap(false, true) {
 			continue
 		}
-		known := e.kin != nil && !e.kin.changed.Load()
-		if known && byKin[e.kin] != nil { // as a rule, so that thousands of streams are no work
-			byKin[e.kin].streams = append(byKin[e.kin].streams, e)
-			continue
+		if e.watch == nil {
+			e.watch = &watch{asked: now}
 		}
-		ground := e.stream.Ground()
-		if g := byGround[ground]; g != nil && ground != (Ground{}) && g.streams[0].stream.Shares(e.stream) {
-			e.kin, g.streams = g.kin, append(g.streams, e)
-			continue
+		last := e.watch.group
+		g := byLast[last]
+		if g == nil { // rarely, so that thousands of streams are no work
+			ground := e.login.Ground()
+			g = byGround[ground]
+			if g == nil || ground == (Ground{}) || !g.streams[0].login.Shares(e.login) {
+				g = &group{}
+				groups, byGround[ground] = append(groups, g), g
+			}
+			if last != nil && !last.changed {
+				byLast[last] = g
+			}
 		}
-		if !known {
-			e.kin = &kin{}
-		}
-		g := &group{e.kin, []*Entry{e}}
-		groups, byKin[e.kin], byGround[ground] = append(groups, g), g, g
+		g.streams, e.watch.group = append(g.streams, e), g
 	}
 	return groups
 }
@@ -327,14 +329,15 @@ func (g *group) release() {
 func (g *group) checkStreams(ctx context.Context, before time.Time) {
 	defer g.release()
 	first := g.streams[0]
-	ground := first.stream.Ground()
-	if first.checkStream(ctx, before) && first.stream.Ground() == ground {
+	ground := first.login.Ground()
+	if first.checkStream(ctx, before) && first.login.Ground() == ground {
+		now := time.Now()
 		for _, e := range g.streams[1:] {
-			e.confirm(first.watch.checked)
+			e.confirm(now)
 		}
 		return
 	}
-	g.changed.Store(true)
+	g.changed = true
 	for some := range slices.Chunk(g.streams[1:], max(endAtOnce, len(g.streams)/endBatches)) {
 		var checks sync.WaitGroup // side by side: a store may answer late
 		for _, e := range some {
@@ -349,10 +352,7 @@ func (g *group) checkStreams(ctx context.Context, before time.Time) {
 
 // confirm notes that the stream goes on at a time.
 func (e *Entry) confirm(now time.Time) {
-	if e.watch == nil {
-		e.watch = &watch{asked: now}
-	}
-	e.watch.checked, e.watch.unconfirmed = now, time.Time{}
+	e.watch.unconfirmed = time.Time{}
 	if now.Sub(e.watch.asked) >= goneEvery {
 		e.watch.asked = now
 		e.endIfGone()
@@ -367,10 +367,7 @@ func (e *Entry) checkStream(ctx context.Context, before time.Time) bool {
 		e.endStream(ended)
 		return false
 	}
-	unconfirmed := before
-	if e.watch != nil && !e.watch.unconfirmed.IsZero() {
-		unconfirmed = e.watch.unconfirmed
-	}
+	unconfirmed := cmp.Or(e.watch.unconfirmed, before)
 	e.confirm(time.Now())
 	if err == nil {
 		return true
@@ -390,5 +387,5 @@ func (e *Entry) checkSafely(ctx context.Context) (err error) {
 			err = fmt.Errorf("panic: %v\n%s", panicked, debug.Stack())
 		}
 	}()
-	return e.stream.Check(ctx)
+	return e.login.Check(ctx)
 }

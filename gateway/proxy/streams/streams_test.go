@@ -55,9 +55,9 @@ func (s *told) note(what, reason string) {
 	s.notes, s.reason, s.at = append(s.notes, what), s.reason+reason, time.Now()
 }
 
-func (s *told) LoginID() string    { return s.login }
-func (s *told) Ground() Ground     { return *s.ground.Load() }
-func (s *told) Shares(Stream) bool { return s.shares }
+func (s *told) LoginID() string   { return s.login }
+func (s *told) Ground() Ground    { return *s.ground.Load() }
+func (s *told) Shares(Login) bool { return s.shares }
 
 func (s *told) Check(ctx context.Context) error {
 	s.mu.Lock()
@@ -82,7 +82,7 @@ func (s *told) CancelIfGone() {
 func (s *Set) add(check func(context.Context) error) *told {
 	added := &told{check: check}
 	added.ground.Store(&Ground{})
-	s.Add(&added.Entry, added)
+	s.Add(&added.Entry, added, added)
 	return added
 }
 
@@ -307,7 +307,7 @@ func (s *Set) kin(n int, g *Ground, login string) (kin []*told, checks *atomic.I
 			return nil
 		}}
 		one.ground.Store(g)
-		s.Add(&one.Entry, one)
+		s.Add(&one.Entry, one, one)
 		kin = append(kin, one)
 	}
 	return kin, checks
