@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"authgate/gateway/proxy/forward"
-	"authgate/gateway/proxy/streams"
 	"authgate/gateway/proxy/tracing"
 	"authgate/gateway/proxy/web"
 	"authgate/gateway/wire/conn"
@@ -50,10 +49,10 @@ type exchange struct {
 	demand    policy.Demand   // of a step-up
 	tellsEnd  bool            // the answer tells that the login has ended
 
-	place   streams.Place // of a stream
-	counted bool          // as in flight
-	allowed bool          // a proxy that asks has its answer
-	abort   bool          // the answer is not whole, and must not seem so
+	leave   func() // gives back the place of a stream; nil: it has none
+	counted bool   // as in flight
+	allowed bool   // a proxy that asks has its answer
+	abort   bool   // the answer is not whole, and must not seem so
 }
 
 // begin notes the arrival of a request.
@@ -114,7 +113,9 @@ func (ex *exchange) finish() {
 	if ex.counted {
 		ex.gateway.inFlight.endRequest()
 	}
-	ex.place.Leave()
+	if ex.leave != nil {
+		ex.leave()
+	}
 	ex.sent.Close()
 	if ex.abort && !ex.Request.ProtoAtLeast(1, 1) {
 		conn.Reset(ex.Request)

@@ -133,14 +133,15 @@ func (ex *exchange) checkInFlight() error {
 	if ex.counted {
 		return nil
 	}
-	ex.gateway.inFlight.refusing.Do(func() {
-		ex.gateway.service.Logger.Warn("requests are refused: as many are in flight as limits.in_flight or the file "+
-			"descriptors allow", "limit", ex.state.maxInFlight)
-	})
-	return web.Busy(detailBusy, errors.New("too many requests are in flight"))
+	return ex.refuseBusy(errors.New("too many requests are in flight"), "requests are refused: "+
+		"as many are in flight as limits.in_flight or the file descriptors allow", ex.state.maxInFlight)
 }
 
-const detailBusy = "Too many requests are being served at once. Try again."
+// refuseBusy returns the error of a request that is one too many, and logs the limit now and then.
+func (ex *exchange) refuseBusy(cause error, warning string, limit any) error {
+	ex.gateway.inFlight.refusing.Do(func() { ex.gateway.service.Logger.Warn(warning, "limit", limit) })
+	return web.Busy("Too many requests are being served at once. Try again.", cause)
+}
 
 // mostStreams returns how many of the requests in flight may be streams. The others of the limit are an eighth,
 // and at least one: streams last, and would keep everybody from the pages and from the logout. A limit of one leaves
@@ -150,15 +151,14 @@ func mostStreams(limit int64) int { return int(max(1, limit-max(1, limit/8))) }
 // BeginStream implements forward.Login: it counts the request as a stream of its login, or of its user
 // if the credential belongs to no login.
 func (ex *exchange) BeginStream() error {
-	if ex.place.IsTaken() {
+	if ex.leave != nil {
 		return nil
 	}
 	login, limit := "", mostStreams(ex.state.maxInFlight)
 	if id := ex.Identity; id != nil {
 		login = cmp.Or(id.Login, id.Subject)
 	}
-	place, err := ex.gateway.inFlight.streams.Take(login, limit, ex.state.config.Limits.StreamsPerLogin)
-	ex.place = place
+	leave, err := ex.gateway.inFlight.streams.Take(login, limit, ex.state.config.Limits.StreamsPerLogin)
 	if full, ok := errors.AsType[*streams.LoginFullError](err); ok {
 		if full.First { // the access log has them all
 			ex.Audit("denied", slog.String("reason", full.Error()))
@@ -169,12 +169,10 @@ func (ex *exchange) BeginStream() error {
 		}
 	}
 	if err != nil {
-		ex.gateway.inFlight.refusing.Do(func() {
-			ex.gateway.service.Logger.Warn("streams are refused: they have their share of limits.in_flight or of "+
-				"the file descriptors", "limit", limit)
-		})
-		return web.Busy(detailBusy, err)
+		return ex.refuseBusy(err, "streams are refused: "+
+			"they have their share of limits.in_flight or of the file descriptors", limit)
 	}
+	ex.leave = leave
 	return nil
 }
 

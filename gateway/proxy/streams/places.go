@@ -5,13 +5,12 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 // ErrFull is the error of a stream for which there is no place.
 var ErrFull = errors.New("as many streams are open as may be at once")
-
-// tellEvery is how often a LoginFullError is news.
-const tellEvery = time.Minute
 
 // LoginFullError is the error of a stream whose login has as many as it may have.
 type LoginFullError struct {
@@ -33,35 +32,26 @@ type Places struct {
 
 type holder struct {
 	taken int
-	told  time.Time // of the last First
+	news  rate.Sometimes // bounds First
 }
 
-// Place is the place of one stream. The zero Place is of none.
-type Place struct {
-	places *Places
-	login  string
-}
-
-// Take returns a place for a stream, which its caller leaves. At most limit streams are open at once, and perLogin of
-// them of one login. A stream without a login has the empty one, which has no limit of its own. The error is ErrFull
-// or a *LoginFullError.
-func (p *Places) Take(login string, limit, perLogin int) (Place, error) {
+// Take takes a place for a stream, which its caller leaves once. At most limit streams are open at once, and perLogin
+// of them of one login. A stream without a login has the empty one, which has no limit of its own. The error is
+// ErrFull or a *LoginFullError.
+func (p *Places) Take(login string, limit, perLogin int) (leave func(), err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	h := p.logins[login]
 	if h == nil {
-		h = &holder{}
+		h = &holder{news: rate.Sometimes{Interval: time.Minute}}
 	}
 	if login != "" && h.taken >= perLogin {
-		now := time.Now()
-		first := now.Sub(h.told) >= tellEvery
-		if first {
-			h.told = now
-		}
-		return Place{}, &LoginFullError{Limit: perLogin, First: first}
+		full := &LoginFullError{Limit: perLogin}
+		h.news.Do(func() { full.First = true })
+		return nil, full
 	}
 	if p.taken >= limit {
-		return Place{}, ErrFull
+		return nil, ErrFull
 	}
 	if p.logins == nil {
 		p.logins = map[string]*holder{}
@@ -69,7 +59,14 @@ func (p *Places) Take(login string, limit, perLogin int) (Place, error) {
 	p.logins[login] = h
 	h.taken++
 	p.taken++
-	return Place{p, login}, nil
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.taken--
+		if h.taken--; h.taken == 0 {
+			delete(p.logins, login)
+		}
+	}, nil
 }
 
 // Taken returns how many places are taken.
@@ -84,22 +81,4 @@ func (p *Places) HasLogin(login string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.logins[login] != nil
-}
-
-// IsTaken reports whether the place is one.
-func (p Place) IsTaken() bool { return p.places != nil }
-
-// Leave gives the place back, once.
-func (p Place) Leave() {
-	if p.places == nil {
-		return
-	}
-	p.places.mu.Lock()
-	defer p.places.mu.Unlock()
-	p.places.taken--
-	if h := p.places.logins[p.login]; h.taken > 1 {
-		h.taken--
-	} else {
-		delete(p.places.logins, p.login)
-	}
 }

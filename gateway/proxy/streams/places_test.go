@@ -11,7 +11,7 @@ import (
 func TestPlaces(t *testing.T) {
 	t.Parallel()
 	var p Places
-	var held []Place
+	var held []func()
 	full := func(err error) bool { return errors.Is(err, ErrFull) }
 	loginFull := func(err error) bool {
 		e, ok := errors.AsType[*LoginFullError](err)
@@ -25,24 +25,24 @@ func TestPlaces(t *testing.T) {
 		{"alice", granted}, {"alice", granted}, {"alice", loginFull}, {"", granted}, {"", granted}, {"", granted},
 		{"bob", granted}, {"bob", full}, {"", full}, {"alice", loginFull},
 	} {
-		place, err := p.Take(c.login, 6, 2)
-		if !c.as(err) || place.IsTaken() != (err == nil) {
-			t.Errorf("%d: %q gets %v, %v", i, c.login, place, err)
+		leave, err := p.Take(c.login, 6, 2)
+		if !c.as(err) || (leave != nil) != (err == nil) {
+			t.Errorf("%d: %q gets a place: %t, %v", i, c.login, leave != nil, err)
 		}
 		if err == nil {
-			held = append(held, place)
+			held = append(held, leave)
 		}
 	}
 	if p.Taken() != 6 {
 		t.Errorf("%d are open, want 6", p.Taken())
 	}
-	held[0].Leave()
-	place, err := p.Take("alice", 6, 2)
+	held[0]()
+	leave, err := p.Take("alice", 6, 2)
 	if err != nil {
 		t.Errorf("after one of alice's has ended: %v", err)
 	}
-	for _, left := range append(held[1:], place, Place{}) {
-		left.Leave()
+	for _, leave := range append(held[1:], leave) {
+		leave()
 	}
 	if p.Taken() != 0 || len(p.logins) > 0 {
 		t.Errorf("after all have ended, %d are open, of %d logins", p.Taken(), len(p.logins))
