@@ -106,6 +106,11 @@ func call(name, extra string) string {
 	return `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"` + name + `"` + extra + `}}`
 }
 
+// resource reads a resource.
+func resource(uri string) string {
+	return `{"jsonrpc":"2.0","id":7,"method":"resources/read","params":{"uri":"` + uri + `"}}`
+}
+
 // of2026 is a call of a tool as the version 2026-07-28 of the protocol has it.
 func of2026(name string) string {
 	return call(name, `,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}`)
@@ -234,6 +239,8 @@ func hiddenInMessages() map[string][]message {
 				strings.Replace(hidden, `"delete_all"`, `["delete_all"]`, 1), call(`search_\ud800`, ""),
 				strings.Replace(hidden, `"tools/call"`, `["tools/call"]`, 1), strings.Replace(hidden, "2.0", "1.0", 1),
 				opened+`,"x":`+strings.Repeat("[", 70)+strings.Repeat("]", 70)+"}")...),
+		"another path": refused(400, invalid, resource(`file:///docs/../key`), resource(`file:///docs/%2e%2E/key`),
+			resource(`file:///docs\\..\\key`), resource(`file:///docs/.\t./key`)),
 		"several messages": append(
 			refused(400, invalid, "["+hidden+"]", "["+permitted+","+hidden+"]", "[]", `"tools/call"`, "null"),
 			refused(400, noJSON, permitted+hidden, permitted+"\n"+hidden, "", "\ufeff"+hidden, permitted+"\x00",

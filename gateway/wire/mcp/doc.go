@@ -13,6 +13,6 @@
 //
 // A client may hide the name of a tool from the gateway and show it to the server. It may send a member
 // twice, or in another case, or with NULs at the end of its name. It may send several messages in one
-// body, text that is not UTF-8, surrogates without a pair, or headers that differ from the body. All of
-// that is refused.
+// body, text that is not UTF-8, surrogates without a pair, URIs with .. in their path, or headers that differ
+// from the body. All of that is refused.
 package mcp

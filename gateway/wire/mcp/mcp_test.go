@@ -23,6 +23,8 @@ func TestRead(t *testing.T) {
 		{`{"jsonrpc":"2.0","id":2,"method":"prompts/get","params":{"name":"p"}}`, "2", policy.PromptsGet, "p"},
 		{`{"jsonrpc":"2.0","id":2,"method":"resources/read","params":{"uri":"file:///a"}}`,
 			"2", policy.ResourcesRead, "file:///a"},
+		{`{"jsonrpc":"2.0","id":2,"method":"resources/read","params":{"uri":"x:/a../...b?/../#/.."}}`,
+			"2", policy.ResourcesRead, "x:/a../...b?/../#/.."},
 		{`{"jsonrpc":"2.0","method":"notifications/initialized"}`, "", "notifications/initialized", ""},
 		{`{"jsonrpc":"2.0","id":3,"result":{"ID":1,"id":2}}`, "3", "", ""},
 		{`{"jsonrpc":"2.0","id":4,"method":"completion/complete","params":{"argument":"\ud83d"}}`, "4", "completion/complete", ""},
@@ -50,6 +52,9 @@ func TestReadRefuses(t *testing.T) {
 		t.Errorf("64 levels: %v", err)
 	}
 	call := func(more string) string { return `{"jsonrpc":"2.0","id":1,"method":"tools/call",` + more + `}` }
+	read := func(uri string) string {
+		return `{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"` + uri + `"}}`
+	}
 	for body, want := range map[string]struct {
 		code int
 		id   string
@@ -80,6 +85,13 @@ func TestReadRefuses(t *testing.T) {
 		`{"jsonrpc":"2.0","id":1,"method":"resources/read"}`:        {CodeInvalid, "1"},
 		`{"jsonrpc":"2.0","id":"\udc00","method":"resources/read"}`: {CodeInvalid, ""},
 		`{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"Notifications":{}}}`: {CodeInvalid, "1"},
+		read(`file:///docs/../key`):        {CodeInvalid, "1"},
+		read(`file:///docs/.`):             {CodeInvalid, "1"},
+		read(`file:///docs/.. \u0000`):     {CodeInvalid, "1"},
+		read(`file:///docs\\%2E.\\key#`):   {CodeInvalid, "1"},
+		read(`file:///docs/.\t%2\ne/key?`): {CodeInvalid, "1"},
+		`{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":` +
+			`{"resourceSubscriptions":["file:///a","file:///docs/../key"]}}}`: {CodeInvalid, "1"},
 	} {
 		_, err := Read([]byte(body))
 		refused, ok := errors.AsType[*Error](err)

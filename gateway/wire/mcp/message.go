@@ -164,6 +164,9 @@ func (m *Message) readSubject(params *strictjson.Value) string {
 		return "The params of the message lack a " + member + " that is a string."
 	}
 	m.subject = &m.Name
+	if member == "uri" && hasDotSegments(m.Name) {
+		return dotSegments
+	}
 	return ""
 }
 
@@ -186,9 +189,31 @@ func (m *Message) readWatched(params *strictjson.Value) string {
 		if !ok {
 			return "The resourceSubscriptions of the message are no list of strings."
 		}
+		if hasDotSegments(uri) {
+			return dotSegments
+		}
 		m.Watched = append(m.Watched, uri)
 	}
 	return ""
+}
+
+const dotSegments = "The path of a URI in the message has the segment . or .., which some servers remove."
+
+// hasDotSegments reports whether the path of a URI has a segment that URL parsers remove, because some servers read
+// file:///key for file:///docs/../key. WHATWG URL (section 4.4) has more spellings of it: file:///docs\.%2E\key.
+func hasDotSegments(uri string) bool {
+	uri = strings.TrimFunc(uri, func(r rune) bool { return r <= ' ' })
+	uri, _, _ = strings.Cut(uri, "?")
+	uri, _, _ = strings.Cut(uri, "#")
+	for _, spelling := range [...][2]string{{"\t"}, {"\n"}, {"\r"}, {`\`, "/"}, {"%2e", "."}, {"%2E", "."}} {
+		uri = strings.ReplaceAll(uri, spelling[0], spelling[1])
+	}
+	for segment := range strings.SplitSeq(uri, "/") {
+		if segment == "." || segment == ".." {
+			return true
+		}
+	}
+	return false
 }
 
 // resembles reports whether an object has a member that lenient servers take for one of those names.
