@@ -105,7 +105,7 @@ func (s *core) isOwnToken(text string) bool {
 const detailNoForm = "The body is not a form."
 
 // readForm reads the form of a request. A parameter that is there twice has no meaning (RFC
-// 6749, section 3.2), but for resource.
+// 6749, section 3.2), but for those of RFC 8707 and RFC 8693 that name targets.
 func readForm(ex *web.Exchange) (url.Values, error) {
 	if ex.MediaType() != web.TypeForm {
 		return nil, refuse(codeInvalidRequest, "The body must be "+web.TypeForm+".")
@@ -116,7 +116,7 @@ func readForm(ex *web.Exchange) (url.Values, error) {
 	}
 	form = given(form)
 	for name, values := range form {
-		if len(values) > 1 && name != "resource" {
+		if len(values) > 1 && name != "resource" && name != "audience" {
 			return nil, refuse(codeInvalidRequest, "A parameter is there more than once.")
 		}
 	}

@@ -129,6 +129,7 @@ func TestExchangeRefusals(t *testing.T) {
 		"another resource": {
 			"agent", lent.Access, []string{"resource", "https://mcp.example.org/mcp"}, "invalid_target"},
 		"audience":              {"agent", lent.Access, []string{"audience", "x"}, "invalid_target"},
+		"two audiences":         {"agent", lent.Access, []string{"audience", "x|y"}, "invalid_target"},
 		"a scope it has not":    {"agent", lent.Access, []string{"scope", "more"}, "invalid_scope"},
 		"an actor_token":        {"agent", lent.Access, []string{"actor_token", lent.Access}, "invalid_request"},
 		"another type":          {"agent", lent.Access, []string{"subject_token_type", otherType}, "invalid_request"},

@@ -295,6 +295,16 @@ func TestAssertionsThrottled(t *testing.T) {
 	p.WantOf(200, from)
 }
 
+// An assertion of a client that cannot be read counts by address, too.
+func TestUnreadableAssertionsThrottled(t *testing.T) {
+	p := newPlatform(t, federated)
+	for range p.Config.Limits.LoginFailures {
+		form := p.asDaemon("a.b.c", "grant_type", "client_credentials")
+		p.Want(401, "POST", "/oauth/token", form, rig.Form)
+	}
+	p.Want(429, "POST", "/oauth/introspect", p.asDaemon("x", "token", "x"), rig.Form)
+}
+
 // A reload that removes the client, or removes or changes the entry of its federation, ends what they
 // gave. One that changes nothing of it does not.
 func TestFederationEnds(t *testing.T) {

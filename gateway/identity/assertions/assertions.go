@@ -197,6 +197,9 @@ func (s *Set) prove(ctx context.Context, raw, client string) (*Proof, error) {
 	case len(raw) > maxBytes:
 		return nil, refused("it is longer than %d bytes", maxBytes)
 	case !ok || len(s.entries[name]) == 0:
+		if _, err := jose.Parse(raw); err != nil {
+			return nil, refused("%w", err)
+		}
 		return nil, refused("the federation of no client has its issuer %.200q", iss)
 	}
 	a, err := s.issuers[name].VerifyAssertion(ctx, raw, s.audience)

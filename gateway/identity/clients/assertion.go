@@ -38,11 +38,12 @@ type assertion struct {
 }
 
 // isOfPlatform reports whether an assertion says that its subject did not issue it: a client that
-// makes one itself has its identifier in both claims.
+// makes one itself has its identifier in both claims. One that cannot be read says nothing, and counts
+// like a refused one of a platform.
 func isOfPlatform(raw string) bool {
 	token, err := jose.Parse(raw)
 	if err != nil {
-		return false
+		return raw != ""
 	}
 	claims, err := token.Claims()
 	iss, _ := claims["iss"].(string)

@@ -123,7 +123,7 @@ func (m *Message) readMembers(root *strictjson.Value) string {
 	}
 	if method := root.Member("method"); method.Raw != nil {
 		if m.Method = stringOf(method); m.Method == "" {
-			return "The method of the message is no string."
+			return "The method of the message is no string, or empty."
 		}
 	}
 	if imitates(m.Method, policy.ToolsCall, policy.PromptsGet, policy.ResourcesRead, policy.ResourcesSubscribe,
