@@ -16,7 +16,7 @@ import (
 func TestExplainMessages(t *testing.T) {
 	t.Parallel()
 	e := newExplainer(t, rig.Parse(t, t.TempDir(), explainConfig+`
-  - {match: /mcp, upstream: app, auth: [session, bearer], mcp: true, policy: {roles: [admin], mcp: {tools: ["get_*"]}}}
+  - {match: /mcp, upstream: app, auth: [session, bearer], mcp: true, policy: {roles: [admin], mcp: {tools: ["get_*"], methods: ["*", "!*/log"]}}}
 `))
 	alice := &Caller{User: "alice"}
 	for _, c := range []struct {
@@ -35,6 +35,8 @@ func TestExplainMessages(t *testing.T) {
 		{"POST", "Tools/Call", "get_page", alice, nil, false, "bad_request 400", "by case"},
 		{"POST", "tools/call", "get_page", alice, http.Header{"mcp-name": {"x"}}, false, "bad_request 400", "differs"},
 		{"POST", "ping", "", alice, nil, false, "allow 200", "met"},
+		{"POST", "debug/log", "", alice, nil, false, "forbid 200", "a method that matches"},
+		{"POST", "notifications/log", "", alice, nil, false, "forbid 403", "a method that matches"},
 		{"POST", "", "", alice, nil, false, "allow 200", "met"},
 		{"GET", "", "", alice, nil, false, "allow 200", "met"},
 		{"PUT", "", "", alice, nil, false, "bad_request 405", "GET, POST"},

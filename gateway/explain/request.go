@@ -76,7 +76,11 @@ func (d *Request) Message(posts bool) (*mcp.Message, error) {
 			"name": name, "uri": name, "notifications": map[string]any{"resourceSubscriptions": []string{name}},
 		}
 	}
-	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": d.MCPMethod, "params": params})
+	message := map[string]any{"jsonrpc": "2.0", "id": 1, "method": d.MCPMethod, "params": params}
+	if strings.HasPrefix(d.MCPMethod, "notifications/") {
+		delete(message, "id") // it has no answer
+	}
+	body, err := json.Marshal(message)
 	if err != nil {
 		return nil, err
 	}
