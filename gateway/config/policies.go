@@ -173,12 +173,15 @@ func (r *references) checkActor(path, actor string) {
 	if !found || id == "" || r.report.Broken("oauth.clients") { // package policy reports it, or the client may be there
 		return
 	}
-	if r.cfg.OAuth.MetadataClients.Enabled && strings.Contains(id, "://") {
+	o, ids := &r.cfg.OAuth, clientIDs(r.cfg.OAuth.Clients)
+	if document := o.MetadataClients.Enabled && strings.Contains(id, "://"); !document && !slices.Contains(ids, id) {
+		r.report.Fault(path, "there is no OAuth client %q; %s", id, strictyaml.Hint(id, "oauth.clients", ids))
 		return
 	}
-	ids := clientIDs(r.cfg.OAuth.Clients)
-	if !slices.Contains(ids, id) {
-		r.report.Fault(path, "there is no OAuth client %q; %s", id, strictyaml.Hint(id, "oauth.clients", ids))
+	vouched := func(x CrossApp) bool { return slices.Contains(x.Clients, id) }
+	if o.ExchangeOf(id) == nil && !slices.ContainsFunc(o.CrossApp, vouched) {
+		r.report.Warn(path, "the OAuth client %q acts for no user: it has no token_exchange, and oauth.cross_app does "+
+			"not name it", id)
 	}
 }
 

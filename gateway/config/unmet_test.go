@@ -25,6 +25,9 @@ const (
 	withMachines = "token: {trusted_issuers: [{name: machines, issuer: \"https://t.example.org\", audience: [gw]}]}\n"
 	withOAuth    = "oauth: {enabled: true, scopes: {tools: [admin]}, clients: [{id: job, grants: [client_credentials], " +
 		"roles: [robot], secret: 7d0f2c9a4b8e1635aa}]}\n"
+	withAgents = "oauth: {enabled: true, cross_app: [{provider: corp, clients: [\"https://a.example/c\"]}], " +
+		"clients: [{id: agent, grants: [token_exchange], secret: 7d0f2c9a4b8e1635aa, exchange: " +
+		"{from: [\"https://localhost:8443\"], to: [\"https://localhost:8443\"]}}]}\n"
 	withBasic      = "basic: {users: [{username: service, password_hash: \"" + strongHash + "\"}]}\n"
 	strongHash     = "$2y$10$c4WoMPo3SXsafkva.HHa6uXQZWr7oboPiC2bT/r7q1BB8I2s0BRqC"
 	accountsOfFile = "- {username: alice, email: alice@Example.org, roles: [admin, staff], password_hash: \"" +
@@ -94,6 +97,12 @@ func TestWarningsOfUnmet(t *testing.T) {
 			"no request can meet it: policy: users"},
 		{"a user of an issuer", withAccounts + withMachines, "bearer", "users: [\"machines:m1\"]", ""},
 		{"a client", withAccounts + withOAuth, "bearer", "users: [\"client:job\"]", ""},
+		{"an actor that never acts", withAccounts + withOAuth, "bearer", "actors: [\"client:job\"]",
+			`actors[0]: the OAuth client "job" acts for no user`},
+		{"a document that never acts", withAccounts + withOAuth, "bearer", "actors: [\"client:https://a.example/c\"]",
+			`actors[0]: the OAuth client "https://a.example/c" acts for no user`},
+		{"an actor", withAccounts + withProvider + withAgents, "bearer",
+			"actors: [\"client:https://a.example/c\", \"client:agent\"]", ""},
 		{"a client at a page", withAccounts + withOAuth, "session", "providers: [client]",
 			"no request can meet it: policy: providers"},
 		{"roles of basic", withAccounts + withBasic, "basic", "any: [{roles: [admin]}, {users: [alice]}]",
