@@ -26,7 +26,7 @@ type IdentityHeaders struct {
 	roles     map[string]string          // their names in the application
 	assertion *Assertion                 // nil: none
 	now       func() time.Time           // of the assertion
-	sent      []string                   // names, canonical
+	sent      []string                   // names, canonical, in the order of Fields
 	own       map[string]bool            // configured names, folded, that no client may send
 	token     string                     // of them the header with a token for the gateway, folded; empty: none
 	ready     *lru.Cache[*policy.Identity, *readyFields]
@@ -89,6 +89,7 @@ func NewIdentityHeaders(o HeaderOptions) *IdentityHeaders {
 	for name := range o.Names.Claims {
 		h.sent = append(h.sent, http.CanonicalHeaderKey(name))
 	}
+	slices.Sort(h.sent)
 	h.filter = headername.NewFilter(slices.Collect(maps.Keys(h.own))...)
 	return h
 }
@@ -189,14 +190,16 @@ func (i *IdentityHeaders) rolesOf(id *policy.Identity) []string {
 // sets the headers that have no value, so that a proxy which copies them to a
 // request overwrites those of the client. id may be nil.
 func (i *IdentityHeaders) SetAll(h http.Header, id *policy.Identity) {
+	var fields []http1.Field
+	if id != nil {
+		fields = i.Fields(id)
+	}
 	values := make([]string, len(i.sent)) // one allocation for all
 	for n, name := range i.sent {
-		h[name] = values[n : n+1 : n+1]
-	}
-	if id != nil {
-		for _, f := range i.Fields(id) {
-			h[f.Name][0] = f.Value
+		if len(fields) > 0 && fields[0].Name == name {
+			values[n], fields = fields[0].Value, fields[1:]
 		}
+		h[name] = values[n : n+1 : n+1]
 	}
 }
 
@@ -204,11 +207,11 @@ func (i *IdentityHeaders) SetAll(h http.Header, id *policy.Identity) {
 // the identity headers, although it is not spelled as SetAll spells it.
 func (i *IdentityHeaders) CheckImitation(h http.Header) error {
 	for name := range h {
-		if !i.filter.Finds(name) || slices.Contains(i.sent, name) {
+		if !i.filter.Finds(name) {
 			continue
 		}
-		if folded := headername.Fold(name); i.own[folded] && folded != i.token {
-			return fmt.Errorf("the header %s can be read as %s", name, headername.Fold(name))
+		if folded := headername.Fold(name); i.own[folded] && folded != i.token && !slices.Contains(i.sent, name) {
+			return fmt.Errorf("the header %s can be read as %s", name, folded)
 		}
 	}
 	return nil

@@ -55,8 +55,9 @@ type Exchange struct {
 	Again string
 	Stale staleCookies
 
-	pace pacing
-	site *Site
+	pace  pacing
+	site  *Site
+	asked asked // what Request is if a proxy asks
 }
 
 // Init notes the arrival of a request.

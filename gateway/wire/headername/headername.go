@@ -22,12 +22,18 @@ import (
 // length, because no known server reads several separators as one. The result is
 // in the canonical form, in which most names arrive.
 func Fold(name string) string {
+	first := true // in its word
 	for i := range len(name) {
-		if c := name[i]; c != '-' && !alphanumeric(c) {
+		switch c := name[i]; {
+		case c == '-':
+			first = true
+		case first && 'A' <= c && c <= 'Z', !first && 'a' <= c && c <= 'z', '0' <= c && c <= '9':
+			first = false
+		default:
 			return http.CanonicalHeaderKey(strings.Map(separator, name))
 		}
 	}
-	return http.CanonicalHeaderKey(name)
+	return name
 }
 
 func alphanumeric(c byte) bool {
