@@ -59,6 +59,7 @@ func (k *checker) all() {
 	k.warnOfTakenAway()
 	k.warnOfClosed()
 	k.warnOfStrangers()
+	k.warnOfSignUps()
 	k.warnOfHidden()
 	checkWebhooks(r, c.Webhooks)
 	c.Tracing.checkTracing(r)

@@ -135,6 +135,27 @@ func (k *checker) warnOfStrangers() {
 	}
 }
 
+// warnOfSignUps warns of providers at which everybody can have an account, if that opens routes.
+func (k *checker) warnOfSignUps() {
+	if k.cfg.table == nil {
+		return
+	}
+	var open []string
+	for _, route := range k.cfg.table.Routes() {
+		if route.Policy == nil && route.Accepts(policy.OIDC) && !slices.Contains(route.Mechanisms, policy.None) {
+			open = append(open, route.Label())
+		}
+	}
+	for i := range k.cfg.Providers {
+		p := &k.cfg.Providers[i]
+		if service := p.Service(); service != "" && len(open) > 0 {
+			k.report.Warn(fmt.Sprintf("providers[%d].name", i), "everybody can have an account at %s, and any account "+
+				"opens %s; give each of these routes a policy that names who may pass, or {providers: [%s]} if "+
+				"everybody may", service, strings.Join(open, ", "), p.Name)
+		}
+	}
+}
+
 // opensTo reports whether a token of an issuer opens a route with nothing but some of these claims.
 func opensTo(route *policy.Route, issuer string, claims []string) bool {
 	if !route.Accepts(policy.Bearer) || slices.Contains(route.Mechanisms, policy.None) {

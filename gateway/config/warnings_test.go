@@ -386,3 +386,27 @@ oauth:
 		checkWarning(t, claims, rest, key != "", at+key, "")
 	}
 }
+
+// A route that any account of a public service opens is a warning. A company's provider, a policy, and a route that a
+// request without a credential opens too are none.
+func TestWarningsOfSignUps(t *testing.T) {
+	t.Parallel()
+	const google = `issuer: "https://accounts.google.com"`
+	const hub = `scopes: [user], authorization_url: "https://github.com/login/oauth/authorize", ` +
+		`token_url: "https://github.com/login/oauth/access_token", userinfo_url: "https://api.github.com/user"`
+	for _, c := range []struct{ provider, route, want string }{
+		{google, "auth: [oidc]", "everybody can have an account at Google, and any account opens /app/; give"},
+		{google, "auth: [session, oidc]", "{providers: [idp]} if everybody may"},
+		{hub, "auth: [oidc]", "GitHub"},
+		{google, "auth: [oidc], policy: {providers: [idp]}", ""},
+		{google, "auth: [oidc, none]", ""},
+		{`issuer: "https://id.example.org"`, "auth: [oidc]", ""},
+		{`issuer: "https://gitlab.example.org"`, "auth: [oidc]", ""},
+	} {
+		got := warnings(t, "config.yaml", "public_url: https://gw.example\n"+withoutFile+
+			"providers: [{name: idp, client_id: a, "+c.provider+"}]\n"+
+			"upstreams: {app: {url: \"http://127.0.0.1:1\"}}\n"+
+			"routes: [{match: /app/, upstream: app, "+c.route+"}]\n")
+		checkWarning(t, c.provider+" "+c.route, got, c.want != "", "providers[0].name", c.want)
+	}
+}

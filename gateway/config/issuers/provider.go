@@ -1,6 +1,7 @@
 package issuers
 
 import (
+	"cmp"
 	"crypto/x509"
 	"fmt"
 	"maps"
@@ -75,6 +76,31 @@ type twoFactors struct {
 // stepUp is how a provider is asked for a sign-in that proves more.
 type stepUp struct {
 	ACRValues string `yaml:"acr_values" check:"proofs"` // when two factors are needed; empty: the parameter is not sent
+}
+
+// Service returns the name of the service at which everybody can have an account, empty for any other provider.
+func (p *Provider) Service() string {
+	place, err := url.Parse(cmp.Or(p.AuthorizationURL, p.Issuer))
+	if err != nil {
+		return ""
+	}
+	switch place.Host {
+	case "accounts.google.com":
+		return "Google"
+	case "github.com":
+		return "GitHub"
+	case "gitlab.com":
+		return "GitLab"
+	case "appleid.apple.com":
+		return "Apple"
+	case "discord.com":
+		return "Discord"
+	case "www.linkedin.com":
+		return "LinkedIn"
+	case "id.twitch.tv":
+		return "Twitch"
+	}
+	return ""
 }
 
 // Read reads the extra roots for calls to providers.
