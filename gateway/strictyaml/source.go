@@ -233,7 +233,7 @@ func Parse(source string) (file *ast.File, tokens token.Tokens, err error) {
 			file, err = nil, &syntaxError{message: "the YAML parser failed on this file", at: position{1, 1}}
 		}
 	}()
-	tokens = lexer.Tokenize(source)
+	tokens = joinColons(lexer.Tokenize(source))
 	if tk := tooDeep(tokens); tk != nil {
 		return nil, nil, &syntaxError{message: "nested too deeply", at: place(tk)}
 	}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -248,6 +249,34 @@ func TestScalars(t *testing.T) {
 	if got, r, _ := read(t, "list:\n-\ta\nlabels:\n  k:\tv\n"); r.Err() != nil ||
 		got.List[0] != "a" || got.Labels["k"] != "v" {
 		t.Errorf("tabs between tokens: %q %q %v", got.List, got.Labels, r.Err())
+	}
+}
+
+// In lists inside of braces, a ":" that no space follows belongs to the text, as everywhere else.
+func TestColonsInLists(t *testing.T) {
+	t.Parallel()
+	for list, want := range map[string][]string{
+		"[http://10.0.0.1:3000, https://b:2/x?y=1:2 ]":  {"http://10.0.0.1:3000", "https://b:2/x?y=1:2"},
+		"[okta:alice, client:agent, localhost:80, é:1]": {"okta:alice", "client:agent", "localhost:80", "é:1"},
+		"[::1/128, 2001:db8::/32, \n 10:20, \"a\"]":     {"::1/128", "2001:db8::/32", "10:20", "a"},
+	} {
+		for _, source := range []string{"list: " + list, "named: {a: {list: " + list + ", size: 1}}"} {
+			got, r, _ := read(t, source+"\n")
+			if inner, ok := got.Named["a"]; ok {
+				got = &inner
+			}
+			if r.Err() != nil || !slices.Equal(got.List, want) {
+				t.Errorf("%s is read as %q, %v", source, got.List, r.Err())
+			}
+		}
+	}
+	for _, source := range []string{"named: {a: {list: [a: b]}}\n", "named: {a: {list: [\"a\":b]}}\n"} {
+		if _, r, _ := read(t, source); r.Err() == nil {
+			t.Errorf("%s is accepted", source)
+		}
+	}
+	if got, r, _ := read(t, "inner: {name:a, size:2}\n"); r.Err() != nil || got.Inner == nil || got.Inner.Size != 2 {
+		t.Errorf("keys without a space: %+v, %v", got.Inner, r.Err())
 	}
 }
 
