@@ -224,14 +224,15 @@ func change(old, new map[point]verdict, moved bool) string {
 	return ""
 }
 
-// goesBeyond reports whether a request gets further by v: it is let in, or has to prove less for that.
+// goesBeyond reports whether a request gets further by v: it is let in, or after a sign-in that is not enough for
+// the other verdict.
 func (v verdict) goesBeyond(other verdict) bool {
 	const stepUp = policy.StepUp
 	switch {
 	case v.outcome < stepUp:
 		return false
 	case v.outcome == stepUp && other.outcome == stepUp:
-		return v.demand != other.demand && v.demand.And(other.demand) == other.demand
+		return v.demand.And(other.demand) != v.demand
 	}
 	return v.outcome > other.outcome
 }

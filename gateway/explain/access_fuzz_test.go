@@ -260,3 +260,33 @@ func wantChange(t *testing.T, change string, was, is []string) {
 		t.Errorf("a request is refused now, and the change is %q", change)
 	}
 }
+
+// If a route asks for a sign-in before and after a change, the change opens it to each sign-in that is enough only
+// now: a password of a minute ago, where there was a second factor to prove.
+func TestStepUpsCompared(t *testing.T) {
+	t.Parallel()
+	access := func(policy string) *explain.Access {
+		e := must.Get(gateway.NewExplainer(rig.Parse(t, t.TempDir(), `
+public_url: https://gw.example
+accounts: {users: [{username: alice, password_hash: "`+rig.AliceHash+`"}]}
+upstreams: {app: {url: "http://app.invalid"}}
+routes: [{name: vault, match: /, upstream: app, auth: [session], policy: {`+policy+`}}]
+`)))(t)
+		t.Cleanup(func() { must.Do(t, e.Close()) })
+		return e.Access()
+	}
+	for _, c := range []struct{ now, other, want string }{
+		{"factors: 2", "max_age: 5m", explain.ChangeOpens},
+		{"max_age: 5m", "factors: 2", explain.ChangeOpens},
+		{"factors: 2, max_age: 5m", "factors: 2", explain.ChangeOpens},
+		{"max_age: 5m", "max_age: 1h", explain.ChangeOpens},
+		{"max_age: 1h", "max_age: 5m", explain.ChangeCloses},
+		{"factors: 2", "factors: 2, max_age: 5m", explain.ChangeCloses},
+		{"factors: 2", "factors: 2", ""},
+	} {
+		diff := must.Get(access(c.now).Compare(access(c.other), &explain.Row{User: "alice"}, "vault"))(t)
+		if diff.Change != c.want {
+			t.Errorf("%s to %s: %q, want %q", c.now, c.other, diff.Change, c.want)
+		}
+	}
+}
