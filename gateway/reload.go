@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"strings"
 	"time"
 
@@ -40,9 +41,21 @@ func (g *Gateway) ReloadBy(who string, load func() (*config.Config, error)) erro
 	old := g.state.Load()
 	err := g.reload(reload{load: load, loaded: g.storage.now(), who: who})
 	if g.service.Metrics.Reload(err); err == nil {
-		g.service.Events.Record("reloaded", slog.Any("changes", changes.Between(old.config, g.Config())))
+		g.service.Events.Record("reloaded", slog.Any("changes", withoutMail(changes.Between(old.config, g.Config()))))
 	}
 	return err
+}
+
+// withoutMail returns changes, each after its key, with the addresses of mail masked, but for those that are user
+// names.
+func withoutMail(lines []string) []string {
+	address := regexp.MustCompile(`[^\s\[\]{},:"]+@[^\s\[\]{},:"]+`)
+	for i, line := range lines {
+		if key, change, ok := strings.Cut(line, ": "); ok && !strings.HasSuffix(key, ".users") {
+			lines[i] = key + ": " + address.ReplaceAllLiteralString(change, "[masked]")
+		}
+	}
+	return lines
 }
 
 // reload is one change of the configuration that runs.

@@ -360,6 +360,22 @@ func TestReloadConcurrently(t *testing.T) {
 	requests.Wait()
 }
 
+// The event of a reload tells the change of a key without the addresses of mail in its values. A user name may
+// be one.
+func TestReloadedHasNoMail(t *testing.T) {
+	t.Parallel()
+	named := edit(t, baseConfig, "username: bob", "username: bob@gw.example")
+	r := newRig(t, named)
+	changed := edit(t, named, "gw.example, roles: [user],", "gw.example, email: b@one.example, roles: [user],")
+	r.mustReload(changed + "site: {help: \"mailto:help@one.example\"}\n")
+	records := r.log.Records(t, "audit")
+	got := fmt.Sprint(records[len(records)-1]["changes"])
+	want := `[accounts.users[bob@gw.example].email: "" -> [masked] site.help: "" -> mailto:[masked]]`
+	if got != want {
+		t.Errorf("the changes are %s, want %s", got, want)
+	}
+}
+
 // An empty list is the same as none: a reload that only adds one is applied.
 func TestReloadWithAnEmptyList(t *testing.T) {
 	t.Parallel()
