@@ -145,14 +145,11 @@ func assemble(o Options) (*Gateway, error) {
 	if quotas := guarded.Quotas(); quotas != nil {
 		g.shared = rate.NewShared(quotas)
 	}
-	for _, gauge := range g.inFlight.gauges() {
-		if err := o.Registerer.Register(gauge); err != nil {
+	targets := func() iter.Seq2[string, *upstream.Upstream] { return maps.All(g.upstreams()) }
+	for _, collector := range append(g.gauges(), web.Targets(targets)) {
+		if err := o.Registerer.Register(collector); err != nil {
 			return nil, fmt.Errorf("registering metrics: %w", err)
 		}
-	}
-	targets := func() iter.Seq2[string, *upstream.Upstream] { return maps.All(g.upstreams()) }
-	if err := o.Registerer.Register(web.Targets(targets)); err != nil {
-		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
 	st, err := g.build(o.Config, g.storage.now(), noState(), false)
 	if err != nil {

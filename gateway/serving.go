@@ -87,7 +87,6 @@ func (g *Gateway) HTTPRedirect(w http.ResponseWriter, r *http.Request) {
 type inFlight struct {
 	budget   conn.Budget // of file descriptors
 	count    atomic.Int64
-	streams  streams.Places // of those that are streams
 	refusing rate.Sometimes // bounds the log of refused requests
 }
 
@@ -158,7 +157,7 @@ func (ex *exchange) BeginStream() error {
 	if id := ex.Identity; id != nil {
 		login = cmp.Or(id.Login, id.Subject)
 	}
-	leave, err := ex.gateway.inFlight.streams.Take(login, limit, ex.state.config.Limits.StreamsPerLogin)
+	leave, err := ex.gateway.forwarder.Streams().Take(login, limit, ex.state.config.Limits.StreamsPerLogin)
 	if full, ok := errors.AsType[*streams.LoginFullError](err); ok {
 		if full.First { // the access log has them all
 			ex.Audit("denied", slog.String("reason", full.Error()))
@@ -177,14 +176,14 @@ func (ex *exchange) BeginStream() error {
 }
 
 // gauges returns the metrics of the requests in flight.
-func (f *inFlight) gauges() []prometheus.Collector {
+func (g *Gateway) gauges() []prometheus.Collector {
 	return []prometheus.Collector{
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "authgate_requests_in_flight",
 			Help: "Requests that are being served, streams and WebSockets included.",
-		}, func() float64 { return float64(f.count.Load()) }),
+		}, func() float64 { return float64(g.inFlight.count.Load()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "authgate_streams_open", Help: "Those that are WebSockets, other tunnels or event streams.",
-		}, func() float64 { return float64(f.streams.Taken()) }),
+		}, func() float64 { return float64(g.forwarder.Streams().Taken()) }),
 	}
 }

@@ -65,11 +65,7 @@ func (g *Gateway) build(cfg *config.Config, loaded time.Time, old *state, durabl
 	if err := st.newMechanisms(&options, old); err != nil {
 		return nil, err
 	}
-	st.mechanisms.Logins.OnEnd(func(ended *login.Login) {
-		if g.inFlight.streams.HasLogin(ended.ID) {
-			g.forwarder.LoginEnded(ended.ID)
-		}
-	})
+	st.mechanisms.Logins.OnEnd(func(ended *login.Login) { g.forwarder.Streams().CheckLogin(ended.ID) })
 	if err := st.newSite(&g.service); err != nil {
 		return nil, err
 	}

@@ -105,7 +105,7 @@ func TestShareWithoutStreams(t *testing.T) {
 			each.Close()
 		}
 		synctest.Wait()
-		if n := s.Gateway.inFlight.streams.Taken(); n != 0 {
+		if n := s.Gateway.forwarder.Streams().Taken(); n != 0 {
 			t.Errorf("after their end %d streams count", n)
 		}
 		s.want(http.StatusOK, "GET", "/public/", "", eventSource)

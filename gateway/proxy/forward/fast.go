@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	"authgate/gateway/proxy/upstream/http1"
-	"authgate/gateway/proxy/web"
 )
 
 // The fast path is without httputil.ReverseProxy, and without a goroutine or timer that
@@ -66,16 +65,16 @@ type remainder struct {
 }
 
 // sendPlain sends r the fast path. It returns the zero remainder if it has answered the request.
-func (q *Request) sendPlain(way starter, r *http.Request, upload *web.Upload) (remainder, error) {
+func (q *Request) sendPlain(way starter, r *http.Request) (remainder, error) {
 	plains := q.Route.forwarder.plains
 	p := plains.get()
 	defer plains.put(p)
 	if !q.plainFields(&p.Plain, r.Header) {
 		return remainder{transport: q.Route.Transport}, nil
 	}
-	if upload != nil {
-		if err := p.readBody(upload, r.ContentLength); err != nil {
-			return remainder{}, q.Route.upstream.Failure(upload.Failure(err))
+	if q.upload != nil {
+		if err := p.readBody(q.upload, r.ContentLength); err != nil {
+			return remainder{}, q.Route.upstream.Failure(q.upload.Failure(err))
 		}
 	}
 	path := &q.Exchange.Canonical.Path
@@ -87,7 +86,7 @@ func (q *Request) sendPlain(way starter, r *http.Request, upload *web.Upload) (r
 		return remainder{}, nil
 	}
 	rest := remainder{transport: transport}
-	if upload != nil {
+	if q.upload != nil {
 		rest.body = io.NopCloser(bytes.NewReader(p.keepBody()))
 	}
 	return rest, nil

@@ -1,7 +1,6 @@
 package forward
 
 import (
-	"io"
 	"log"
 	"log/slog"
 	"net/http"
@@ -32,8 +31,8 @@ func New(logger *slog.Logger) *Forwarder {
 	}
 }
 
-// LoginEnded ends the requests in flight of a login that has ended, at once.
-func (f *Forwarder) LoginEnded(sid string) { f.streams.CheckLogin(sid) }
+// Streams returns the requests in flight that may be streams.
+func (f *Forwarder) Streams() *streams.Set { return f.streams }
 
 // WebSockets returns the WebSockets that pass through.
 func (f *Forwarder) WebSockets() *conn.WebSockets { return &f.sockets }
@@ -117,7 +116,7 @@ func (q *Request) sendFast() (err error) {
 		if r.ContentLength > 0 { // its login may end while the body comes
 			r = q.cancelable(r)
 		}
-		q.rest, err = q.sendPlain(fast, r, q.upload)
+		q.rest, err = q.sendPlain(fast, r)
 	}
 	q.rest.request = r
 	return err
@@ -131,19 +130,6 @@ func (q *Request) withTargetHints(r *http.Request) *http.Request {
 	}
 	if q.Route.upstream.ByClient() {
 		r = r.WithContext(upstream.WithClient(r.Context(), q.Exchange.Peer.Client))
-	}
-	return r
-}
-
-// withBody returns r for httputil.ReverseProxy, with a body that the fast path has read, or nil.
-func (q *Request) withBody(r *http.Request, read io.ReadCloser) *http.Request {
-	r = q.upload.Request(r)
-	limit := q.Route.config.MaxBody
-	switch {
-	case read != nil:
-		r.Body = read
-	case limit > 0 && q.upload != nil:
-		r.Body = http.MaxBytesReader(q.Exchange, r.Body, limit)
 	}
 	return r
 }

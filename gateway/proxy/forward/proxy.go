@@ -12,13 +12,17 @@ type passed struct {
 	request  *Request
 	sent     *http.Request
 	response *http.Response // nil: there is none to pass on
-	events   bool           // the response is a stream of events
 }
 
 // passOn makes the request one that httputil.ReverseProxy can send.
 func (q *Request) passOn() *passed {
-	r := q.cancelable(abortable(q.withOwner(q.withBody(q.rest.request, q.rest.body))))
-	q.rest.request, q.answer = r, answer{q.Exchange, q}
+	r := q.upload.Request(q.rest.request)
+	if limit := q.Route.config.MaxBody; q.rest.body != nil {
+		r.Body = q.rest.body
+	} else if limit > 0 && q.upload != nil {
+		r.Body = http.MaxBytesReader(q.Exchange, r.Body, limit)
+	}
+	q.rest.request, q.answer = q.cancelable(abortable(q.withOwner(r))), answer{q.Exchange, q}
 	return &passed{request: q}
 }
 
@@ -66,7 +70,7 @@ func (p *passed) modify(response *http.Response) error {
 			return err
 		}
 	}
-	if p.events = isEventStream(response.Header.Get("Content-Type")); p.events {
+	if isEventStream(response.Header.Get("Content-Type")) {
 		if q.err = q.Login.BeginStream(); q.err != nil {
 			return q.err
 		}
@@ -79,7 +83,7 @@ func (p *passed) modify(response *http.Response) error {
 
 // Get implements httputil.BufferPool. A stream of events keeps its buffer for hours, and fills little of it.
 func (p *passed) Get() []byte {
-	if p.events {
+	if isEventStream(p.response.Header.Get("Content-Type")) {
 		return make([]byte, eventBuffer)
 	}
 	return p.request.Route.forwarder.buffers.Get()

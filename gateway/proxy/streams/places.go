@@ -76,8 +76,8 @@ func (p *Places) Taken() int {
 	return p.taken
 }
 
-// HasLogin reports whether a login has streams.
-func (p *Places) HasLogin(login string) bool {
+// hasLogin reports whether a login has places.
+func (p *Places) hasLogin(login string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.logins[login] != nil

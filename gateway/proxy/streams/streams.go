@@ -86,6 +86,7 @@ func (e *Ended) Unwrap() error { return e.Err }
 
 // Set has the streams that are open. It is safe for concurrent use.
 type Set struct {
+	Places
 	armed  atomic.Bool // the timer runs
 	last   time.Time   // of the last check
 	shards [shards]shard
@@ -202,8 +203,11 @@ func (s *Set) arm() {
 	}
 }
 
-// CheckLogin checks the streams of a login at once, without waiting for that: it has ended.
+// CheckLogin checks the requests of a login that has places, without waiting for that: it has ended.
 func (s *Set) CheckLogin(sid string) {
+	if !s.hasLogin(sid) {
+		return
+	}
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), checkTime)
 		defer cancel()

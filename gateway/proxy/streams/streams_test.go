@@ -379,6 +379,7 @@ func TestEndOfManyStreams(t *testing.T) {
 			asked, ended, limit := checks.Load(), time.Now(), within/2
 			if learns {
 				limit = 100 * time.Millisecond
+				_, _ = s.Take("a", 1, 1)
 				s.CheckLogin("a")
 			}
 			waits(limit)
