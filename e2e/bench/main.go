@@ -83,7 +83,7 @@ func main() {
 func run() int {
 	if len(os.Args) > 1 {
 		switch name := os.Args[1]; name {
-		case "upstream", "bare":
+		case "upstream", "bare", "gate":
 			if err := role.Play(name, os.Args[2:], os.Stdin, os.Stdout); err != nil {
 				fmt.Fprintf(os.Stderr, "bench %s: %v\n", name, err)
 				return 1

@@ -292,6 +292,7 @@ func (r rows) peers() []comparison {
 		r.plain(t, "HAProxy, no sign-in", proxies.HAProxy),
 		r.plain(t, "Caddy, no sign-in", proxies.Caddy),
 		r.plain(t, "nginx asks authgate", proxies.NginxAsks(r.lab.Verify)),
+		r.plain(t, "nginx asks an empty handler", proxies.NginxAsks(r.lab.EmptyHandler)),
 		r.plain(t, "nginx asks oauth2-proxy", proxies.NginxAsks(r.lab.OAuth2Proxy)),
 		r.plain(t, "Caddy asks authgate", proxies.CaddyAsks(r.lab.Verify)),
 		r.plain(t, "Caddy asks oauth2-proxy", proxies.CaddyAsks(r.lab.OAuth2Proxy)),

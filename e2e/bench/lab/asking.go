@@ -50,6 +50,18 @@ func (l *Lab) Verify(ctx context.Context, n int) (*Server, error) {
 	return gate, nil
 }
 
+// EmptyHandler starts a gate that does nothing but answer: the least that one in Go can cost.
+func (l *Lab) EmptyHandler(ctx context.Context, n int) (*Server, error) {
+	p, addresses, err := process.StartRole(ctx, l.serverCore, "gate")
+	if err != nil {
+		return nil, err
+	}
+	gate := &Server{Process: p, Address: addresses[0], upstream: l.upstreams[n], header: cookie, path: "/",
+		names: "X-Auth-User"}
+	l.decide(gate)
+	return gate, nil
+}
+
 // decide makes a server one that is asked directly, and its check that it decides.
 func (l *Lab) decide(gate *Server) {
 	gate.plain = true

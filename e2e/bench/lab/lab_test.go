@@ -120,6 +120,15 @@ func TestRolesForwardAll(t *testing.T) {
 	}
 }
 
+// TestGateDecides: the role of a gate answers questions as a measurement needs.
+func TestGateDecides(t *testing.T) {
+	t.Parallel()
+	l := testLab(t, t.TempDir()+"/c.pem", t.TempDir()+"/k.pem")
+	if err := l.Client.decides(t.Context(), "http://"+play(t, "gate")[0], cookie, "X-Auth-User"); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestForwards: a plain proxy must let the header through, without asking for more.
 func TestForwards(t *testing.T) {
 	t.Parallel()

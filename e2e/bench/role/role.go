@@ -1,6 +1,7 @@
 // Package role has the roles of bench in processes that it starts of itself. The role "upstream" is
 // the application behind all servers. It does as little as an HTTP server can, and counts the
-// requests that reach it. The role "bare" is the floor: a bare httputil.ReverseProxy.
+// requests that reach it. The role "bare" is the floor: a bare httputil.ReverseProxy. The role "gate" is an
+// empty handler that proxies ask: it lets each request with a cookie pass.
 package role
 
 import (
@@ -53,10 +54,13 @@ func Play(role string, args []string, stdin io.Reader, stdout io.Writer) error {
 		return nil
 	}
 	var err error
-	if role == "upstream" {
+	switch role {
+	case "upstream":
 		// One address for each of the two servers, to tell their requests apart.
 		err = errors.Join(serve(newApplication(), false), serve(newApplication(), false))
-	} else {
+	case "gate":
+		err = serve(http.HandlerFunc(letPass), false)
+	default:
 		var target *url.URL
 		if target, err = url.Parse(*upstream); err == nil {
 			err = serve(bareProxy(target), true)
@@ -71,6 +75,15 @@ func Play(role string, args []string, stdin io.Reader, stdout io.Writer) error {
 		failed <- err
 	}()
 	return <-failed
+}
+
+// letPass is the handler of a gate.
+func letPass(w http.ResponseWriter, r *http.Request) {
+	if len(r.Header["Cookie"]) == 0 {
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	w.Header()["X-Auth-User"] = []string{"alice"}
 }
 
 // application is the upstream: it does as little as an HTTP server can.
