@@ -50,3 +50,28 @@ func TestAssertionKeys(t *testing.T) {
 	_, err := f.trusted(nil).VerifyAssertion(t.Context(), unsigned(claims, algNone), "https://gate.example")
 	wantError(t, err, ErrInvalid, `it is signed with "none"`)
 }
+
+// An issuer whose tokens have no kid may replace its only key at any time. Wrong signatures cause few requests.
+func TestAssertionKeyReplaced(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	f.keys = []jose.JSONWebKey{f.key.public()}
+	issuer, claims := f.trusted(nil), f.claims(object{"aud": "https://gate.example", "nonce": nil})
+	verify := func(key testKey) error {
+		_, err := issuer.VerifyAssertion(t.Context(), key.sign(claims, joseHeader{"kid": nil}), "https://gate.example")
+		return err
+	}
+	retired := f.key
+	if err := verify(retired); err != nil {
+		t.Fatal(err)
+	}
+	f.key = newECKey("second")
+	f.keys = []jose.JSONWebKey{f.key.public()}
+	if err := verify(f.key); err != nil {
+		t.Errorf("by the new key: %v", err)
+	}
+	for range 10 {
+		wantError(t, verify(retired), ErrInvalid, "does not verify")
+	}
+	f.wantCalled(t, "/keys", keysBurst)
+}

@@ -86,12 +86,8 @@ func (i *issuer) open(
 	if !slices.Contains(algorithms, h.algorithm) {
 		return nil, "", fmt.Errorf("it is signed with %q, expected one of %q", h.algorithm, algorithms)
 	}
-	key, err := m.keys.findKey(ctx, h)
-	if err != nil {
+	if err := m.keys.verify(ctx, token, h); err != nil {
 		return nil, "", err
-	}
-	if err := token.Verify(h.algorithm, key); err != nil {
-		return nil, "", fmt.Errorf("the signature does not verify: %w", err)
 	}
 	if c, err = token.Claims(); err != nil {
 		return nil, "", err

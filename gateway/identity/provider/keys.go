@@ -70,6 +70,32 @@ func (k *keySet) findKey(ctx context.Context, h header) (crypto.PublicKey, error
 	return key, err
 }
 
+// verify checks the signature of a token with that key. If the token has no kid, the only key may be
+// another one by now. An *Error means that the keys cannot be fetched.
+func (k *keySet) verify(ctx context.Context, token *jose.Token, h header) error {
+	seen := k.cached.state().tries
+	key, err := k.findKey(ctx, h)
+	if err != nil {
+		return err
+	}
+	if err = token.Verify(h.algorithm, key); err != nil && h.keyID == "" {
+		known, late := k.cached.renew(ctx, seen)
+		switch {
+		case late != nil:
+			return k.issuer.client.fail("keys", late)
+		case known.tries > seen && known.err != nil:
+			return known.err
+		}
+		if key, err = h.findKey(known.value); err == nil {
+			err = token.Verify(h.algorithm, key)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("the signature does not verify: %w", err)
+	}
+	return nil
+}
+
 // isIn reports whether the key of a header is among keys: that with its kid, or else the only one.
 func (h header) isIn(keys *jose.PublicKeys) bool {
 	return keys.Has(h.keyID) || h.keyID == "" && keys.Count() == 1
