@@ -15,7 +15,8 @@ import (
 
 const workloadsPage = "docs/how-to/workloads.md"
 
-// TestDocsWorkloads runs the step of the job on the page, with its configuration. The job reaches the application
+// TestDocsWorkloads runs the step of the job on the page, with its configuration, after the commands by which the job
+// trusts the gateway's authority. The job reaches the application
 // as its client; a job of another repository, branch or event gets no token.
 func TestDocsWorkloads(t *testing.T) {
 	t.Parallel()
@@ -25,7 +26,8 @@ func TestDocsWorkloads(t *testing.T) {
 	g.Run()
 	workflow := world.DecodeYAML(t, world.DocumentedFile(t, workloadsPage, "deploy.yml"))
 	job := workflow["jobs"].(map[string]any)["deploy"].(map[string]any)
-	step := world.Substituted(t, job["steps"].([]any)[0].(map[string]any)["run"].(string), documented, g.Base)
+	step := trustOfThePage(t) +
+		world.Substituted(t, job["steps"].([]any)[0].(map[string]any)["run"].(string), documented, g.Base)
 	for _, c := range []struct {
 		repository, ref, event string
 		in                     bool
@@ -46,8 +48,10 @@ func TestDocsWorkloads(t *testing.T) {
 			})})
 		})
 		cmd := exec.Command("bash", "-e", "-o", "pipefail", "-c", step)
-		cmd.Env = append(os.Environ(), "CURL_CA_BUNDLE="+filepath.Join(g.Dir, g.CA),
-			"ACTIONS_ID_TOKEN_REQUEST_TOKEN=runner", "ACTIONS_ID_TOKEN_REQUEST_URL="+tokens+"/?api-version=2.0")
+		cmd.Dir = t.TempDir()
+		world.WriteAll(t, cmd.Dir, map[string]string{"gateway-ca.pem": world.ReadFile(t, filepath.Join(g.Dir, g.CA))})
+		cmd.Env = append(os.Environ(), "ACTIONS_ID_TOKEN_REQUEST_TOKEN=runner",
+			"ACTIONS_ID_TOKEN_REQUEST_URL="+tokens+"/?api-version=2.0")
 		out, err := cmd.CombinedOutput()
 		reached := up.All()[before:]
 		switch {
@@ -61,6 +65,18 @@ func TestDocsWorkloads(t *testing.T) {
 			}
 		}
 	}
+}
+
+// trustOfThePage returns the commands of the page by which a program trusts a private authority.
+func trustOfThePage(t *testing.T) string {
+	t.Helper()
+	for _, b := range world.ReadDocument(t, workloadsPage).Blocks {
+		if b.Info == "sh" && strings.Contains(b.Text(), "CURL_CA_BUNDLE") {
+			return b.Text()
+		}
+	}
+	t.Fatalf("%s does not show how a program trusts the gateway", workloadsPage)
+	return ""
 }
 
 // jobConfiguration is the page's configuration for a job, with an issuer and an upstream of the test.
