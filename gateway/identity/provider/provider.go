@@ -27,9 +27,10 @@
 // are used: metadata is renewed after an hour; keys are renewed after ten minutes
 // and used for an hour at most. Each call ends after the configured time, an
 // answer has at most 1 MiB after decompression, and redirects are not followed. A
-// token with an unknown kid, or without one and with a signature that does not verify,
-// causes a request for the keys, at most three at once and then one in ten seconds. So after an attacker has sent tokens with invented
-// kids, a new key may be refused for that long.
+// token with an unknown kid causes a request for the keys, and so does one without kid
+// whose signature does not verify: at most three at once and then one in ten seconds.
+// So after an attacker has sent tokens with invented kids, a new key may be refused
+// for that long.
 //
 // # Threats
 //
