@@ -47,6 +47,19 @@ func checkExpect(ex *web.Exchange) error {
 	}
 }
 
+// checkHostField refuses a request over HTTP/2 that names a host in Host beside another one in :authority.
+// HTTP/1.1 has one of them, and http3 compares them itself.
+func checkHostField(ex *web.Exchange) error {
+	fields := ex.Request.Header["Host"]
+	if len(fields) == 0 || len(fields) == 1 && fields[0] == ex.Request.Host {
+		return nil
+	}
+	return &web.Error{
+		Status: http.StatusBadRequest, Detail: "The request names several hosts.",
+		Cause: errors.New("Host is repeated, or differs from :authority (RFC 9113, section 8.3.1)"),
+	}
+}
+
 // read makes the canonical request and reads the credentials, once. It refuses an ambiguous
 // request, before a route is looked up.
 func (ex *exchange) read() error {

@@ -1,14 +1,41 @@
 package gateway
 
-import "testing"
+import (
+	"testing"
+
+	ownrig "authgate/internal/test/rig"
+)
 
 // Methods are case-sensitive (RFC 9110, section 9.1), but not to every application: one that is
-// not in upper case is refused.
+// not in upper case is refused, and so is one that is no token.
 func TestMethodsInLowerCase(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, baseConfig)
 	for _, method := range []string{"get", "Get", "gET"} {
 		r.want(400, method, "/public/", "")
+	}
+	for _, method := range []string{"G T", "GET,POST", "É", "(", "GET\x00"} { // HTTP/2 has room for them
+		q := ownrig.Request("GET", "/public/", "")
+		q.Method = method
+		r.wantOf(400, q)
+	}
+	if r.upstream.Reached() != 0 {
+		t.Error("a request with a wrong method reaches the upstream")
+	}
+}
+
+// Over HTTP/2, Host beside :authority must be the same host, once.
+func TestTwoHosts(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, baseConfig)
+	for _, c := range []struct {
+		status int
+		fields []string
+	}{{200, nil}, {200, []string{"gw.example"}}, {400, []string{"gw.example", "gw.example"}}, {400, []string{"other.example"}}} {
+		q := ownrig.Request("GET", "/public/", "")
+		q.Proto, q.ProtoMajor, q.ProtoMinor = "HTTP/2.0", 2, 0
+		q.Header["Host"] = c.fields
+		r.wantOf(c.status, q)
 	}
 }
 

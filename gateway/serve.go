@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 
+	"golang.org/x/net/http/httpguts"
+
 	"authgate/gateway/config"
 	"authgate/gateway/endpoint"
 	"authgate/gateway/identity/auth"
@@ -25,6 +27,9 @@ func (ex *exchange) serve() error {
 		return err
 	}
 	if err := checkExpect(&ex.Exchange); err != nil {
+		return err
+	}
+	if err := checkHostField(&ex.Exchange); err != nil {
 		return err
 	}
 	if err := ex.read(); err != nil {
@@ -94,6 +99,12 @@ func (ex *exchange) admit() (err error) {
 
 // findRoute finds the route of the request.
 func (ex *exchange) findRoute() error {
+	if !httpguts.ValidHeaderFieldName(ex.Request.Method) { // HTTP/2 and HTTP/3 frame any text
+		return &web.Error{
+			Status: http.StatusBadRequest, Detail: "The method of the request is malformed.",
+			Cause: errors.New("the method is not a token (RFC 9110, section 9.1)"),
+		}
+	}
 	if ex.Request.Method != strings.ToUpper(ex.Request.Method) {
 		return &web.Error{
 			Status: http.StatusBadRequest, Detail: "The method is not in upper case.",
