@@ -118,27 +118,18 @@ func (g *group) remove(sid string) error {
 	return nil
 }
 
-// departure returns the changes by which login leaves its groups.
-func (g *groups) departure(ctx context.Context, login *Login) (changes []store.Change, err error) {
+// departure returns the changes by which login leaves its groups, but for those that cannot be read.
+func (g *groups) departure(ctx context.Context, login *Login) (changes []store.Change) {
 	for _, key := range groupsOf(login) {
-		raw, err := record.Find(ctx, g.logins.store, key)
-		if err != nil {
-			return nil, err
-		}
-		now, err := decodeGroup(raw)
-		if err != nil {
-			return nil, err
-		}
-		if now.remove(login.ID) != nil {
+		raw, now, err := g.read(ctx, key)
+		if err != nil || now.remove(login.ID) != nil {
 			continue
 		}
-		edit, err := now.edited()
-		if err != nil {
-			return nil, err
+		if edit, err := now.edited(); err == nil {
+			changes = append(changes, store.Change{Key: key, Old: raw, Edit: edit})
 		}
-		changes = append(changes, store.Change{Key: key, Old: raw, Edit: edit})
 	}
-	return changes, nil
+	return changes
 }
 
 // join adds login to one group.
@@ -203,15 +194,20 @@ func (g *groups) makeRoom(ctx context.Context, now *group) error {
 
 // members returns the logins of a group. Some of these logins may have ended.
 func (g *groups) members(ctx context.Context, key string) ([]member, error) {
-	raw, err := g.logins.store.Get(ctx, key)
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return nil, fmt.Errorf("reading a group of logins: %w", err)
-	}
-	now, err := decodeGroup(raw)
+	_, now, err := g.read(ctx, key)
 	if err != nil {
 		return nil, err
 	}
 	return now.Members, nil
+}
+
+// read returns the record of a group, and the group.
+func (g *groups) read(ctx context.Context, key string) (raw []byte, now *group, err error) {
+	if raw, err = record.Find(ctx, g.logins.store, key); err != nil {
+		return nil, nil, fmt.Errorf("reading a group of logins: %w", err)
+	}
+	now, err = decodeGroup(raw)
+	return raw, now, err
 }
 
 // forgetEnded removes the members that have ended.

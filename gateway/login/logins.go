@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -340,17 +341,18 @@ func (l *Logins) endLogin(ctx context.Context, sid string, how ending) (ended *L
 		return nil, nil
 	}
 	l.ended(ended)
-	var all errgroup.Group
+	var all sync.WaitGroup
 	if !whole {
-		all.Go(func() error { l.forget(ctx, ended.keys()); return nil })
+		all.Go(func() { l.forget(ctx, ended.keys()) })
 	}
 	if how.leaves && !whole {
-		all.Go(func() error { l.groups.leave(ctx, ended); return nil })
+		all.Go(func() { l.groups.leave(ctx, ended) })
 	}
 	if how.also != nil {
 		how.also(ctx, ended)
 	}
-	return ended, all.Wait()
+	all.Wait()
+	return ended, nil
 }
 
 // endAtOnce ends a login, deletes its handles and leaves its groups by one write, if the store can. It reports
@@ -369,11 +371,7 @@ func (l *Logins) endAtOnce(ctx context.Context, sid string, how *ending) (*Login
 		changes = append(changes, store.Change{Key: key, Any: true, Edit: store.Removal()})
 	}
 	if how.leaves {
-		left, err := l.groups.departure(ctx, login)
-		if err != nil {
-			return nil, false, nil // the groups are not what matters
-		}
-		changes = append(changes, left...)
+		changes = append(changes, l.groups.departure(ctx, login)...)
 	}
 	err = applier.Apply(ctx, changes)
 	if errors.Is(err, store.ErrConflict) {
