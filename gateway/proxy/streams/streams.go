@@ -1,7 +1,6 @@
 package streams
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -88,7 +87,6 @@ func (e *Ended) Unwrap() error { return e.Err }
 type Set struct {
 	Places
 	armed  atomic.Bool // the timer runs
-	last   time.Time   // of the last check
 	shards [shards]shard
 	slots  chan struct{} // of checksAtOnce
 }
@@ -115,11 +113,11 @@ type Entry struct {
 	watch    *watch      // nil: not checked yet
 }
 
-// watch is the result of the last check of a stream.
+// watch is the result of the last checks of a stream.
 type watch struct {
-	group       *group
-	unconfirmed time.Time // since when nothing could tell; zero: the last check could
-	asked       time.Time // when the client was last found to be there
+	group     *group
+	confirmed time.Time // when a check last let the stream go on
+	asked     time.Time // when the client was last found to be there
 }
 
 // NewSet returns a Set without streams.
@@ -198,7 +196,6 @@ func (e *Entry) endIfGone() {
 // arm makes the timer run.
 func (s *Set) arm() {
 	if !s.armed.Load() && s.armed.CompareAndSwap(false, true) {
-		s.last = time.Now()
 		time.AfterFunc(checkEvery, s.tick)
 	}
 }
@@ -211,7 +208,7 @@ func (s *Set) CheckLogin(sid string) {
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), checkTime)
 		defer cancel()
-		s.checkAll(ctx, s.all(func(e *Entry) bool { return e.login.LoginID() == sid }), time.Now())
+		s.checkAll(ctx, s.all(func(e *Entry) bool { return e.login.LoginID() == sid }))
 	}()
 }
 
@@ -238,7 +235,6 @@ func (s *Set) all(is func(*Entry) bool) []*Entry {
 // tick checks all streams. It does not wait for those that the store keeps
 // waiting: they are left out until they are done.
 func (s *Set) tick() {
-	before, now := s.last, time.Now()
 	open := s.all(each)
 	if len(open) == 0 {
 		s.armed.Store(false)
@@ -247,13 +243,12 @@ func (s *Set) tick() {
 		}
 		return
 	}
-	s.last = now
 	ctx, cancel := context.WithTimeout(context.Background(), checkTime)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		defer cancel()
-		s.checkAll(ctx, open, before)
+		s.checkAll(ctx, open)
 	}()
 	select {
 	case <-done:
@@ -262,8 +257,8 @@ func (s *Set) tick() {
 	time.AfterFunc(checkEvery, s.tick)
 }
 
-// checkAll checks streams side by side. The last check before was at that time.
-func (s *Set) checkAll(ctx context.Context, open []*Entry, before time.Time) {
+// checkAll checks streams side by side.
+func (s *Set) checkAll(ctx context.Context, open []*Entry) {
 	groups := claim(open)
 	var next atomic.Int64
 	var checks sync.WaitGroup
@@ -276,7 +271,7 @@ func (s *Set) checkAll(ctx context.Context, open []*Entry, before time.Time) {
 		checks.Go(func() {
 			defer func() { <-s.slots }()
 			for i := next.Add(1) - 1; i < int64(len(groups)); i = next.Add(1) - 1 {
-				groups[i].checkStreams(ctx, before)
+				groups[i].checkStreams(ctx)
 			}
 		})
 	}
@@ -301,7 +296,7 @@ func claim(open []*Entry) (groups []*group) {
 			continue
 		}
 		if e.watch == nil {
-			e.watch = &watch{asked: now}
+			e.watch = &watch{confirmed: now.Add(-2 * checkEvery), asked: now} // it may have come that long before
 		}
 		last := e.watch.group
 		g := byLast[last]
@@ -330,11 +325,11 @@ func (g *group) release() {
 
 // checkStreams checks the first stream of the group. If anything has changed for it, it checks the others, a
 // batch at a time, with pauses if they end: their ends are work that would delay other requests.
-func (g *group) checkStreams(ctx context.Context, before time.Time) {
+func (g *group) checkStreams(ctx context.Context) {
 	defer g.release()
 	first := g.streams[0]
 	ground := first.login.Ground()
-	if first.checkStream(ctx, before) && first.login.Ground() == ground {
+	if first.checkStream(ctx) && first.login.Ground() == ground {
 		now := time.Now()
 		for _, e := range g.streams[1:] {
 			e.confirm(now)
@@ -345,7 +340,7 @@ func (g *group) checkStreams(ctx context.Context, before time.Time) {
 	for some := range slices.Chunk(g.streams[1:], max(endAtOnce, len(g.streams)/endBatches)) {
 		var checks sync.WaitGroup // side by side: a store may answer late
 		for _, e := range some {
-			checks.Go(func() { e.checkStream(ctx, before) })
+			checks.Go(func() { e.checkStream(ctx) })
 		}
 		checks.Wait()
 		if some[0].Ended() != nil {
@@ -356,32 +351,28 @@ func (g *group) checkStreams(ctx context.Context, before time.Time) {
 
 // confirm notes that the stream goes on at a time.
 func (e *Entry) confirm(now time.Time) {
-	e.watch.unconfirmed = time.Time{}
+	e.watch.confirmed = now
 	if now.Sub(e.watch.asked) >= goneEvery {
 		e.watch.asked = now
 		e.endIfGone()
 	}
 }
 
-// checkStream checks the stream, and ends it if it must end. The last check before was at that time. It
-// reports whether the stream goes on because the check has confirmed it.
-func (e *Entry) checkStream(ctx context.Context, before time.Time) bool {
+// checkStream checks the stream, and ends it if it must end. It reports whether the stream goes on because the
+// check has confirmed it.
+func (e *Entry) checkStream(ctx context.Context) bool {
 	err := e.checkSafely(ctx)
-	if ended, ok := errors.AsType[*Ended](err); ok {
+	ended, _ := errors.AsType[*Ended](err)
+	switch {
+	case err == nil:
+		e.confirm(time.Now())
+	case ended != nil:
 		e.endStream(ended)
-		return false
-	}
-	unconfirmed := cmp.Or(e.watch.unconfirmed, before)
-	e.confirm(time.Now())
-	if err == nil {
-		return true
-	}
-	e.watch.unconfirmed = unconfirmed
 	// The next check may be over that much later.
-	if time.Since(unconfirmed) >= unconfirmedTime-checkTime-2*checkEvery {
+	case time.Since(e.watch.confirmed) >= unconfirmedTime-checkTime-2*checkEvery:
 		e.endStream(&Ended{Err: web.Unavailable(err), Reason: "not confirmed in time: " + err.Error()})
 	}
-	return false
+	return err == nil
 }
 
 // checkSafely is Check of the stream, with a panic as an error: no server would recover it.

@@ -411,6 +411,6 @@ func BenchmarkTick(b *testing.B) {
 	open := s.all(each)
 	b.ReportAllocs()
 	for b.Loop() {
-		s.checkAll(b.Context(), open, time.Time{})
+		s.checkAll(b.Context(), open)
 	}
 }
