@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"math"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -75,6 +77,9 @@ func (f *file) write(event *slog.Record) (written slog.Record) {
 		written = *event
 		f.lost++
 		f.count()
+	}
+	if after != "" && f.lost > 0 {
+		f.keepLost()
 	}
 	f.mu.Unlock()
 	// Without the lock: the log may wait for its reader.
@@ -174,6 +179,8 @@ func (f *file) open() (err error) {
 			f.state = nil
 			return err
 		}
+		_, _, count, _ := f.readState() // an error comes again
+		f.lost += count
 	}
 	if f.events, err = openLocked(f.path, os.O_APPEND); err != nil {
 		f.events = nil
@@ -195,7 +202,7 @@ func (f *file) drop() error {
 // resume finds the last position of a file that was just opened, and removes a part of a line at its
 // end.
 func (f *file) resume() error {
-	known, begun, err := f.readState()
+	known, begun, _, err := f.readState()
 	if err != nil {
 		return err
 	}
@@ -283,19 +290,32 @@ func (f *file) trim() (line []byte, removed bool, err error) {
 }
 
 // The state is a line: the last position and, while the next line is written, the position of that.
-// A process that is killed then leaves both, and the file tells which one holds.
+// A process that is killed then leaves both, and the file tells which one holds. While the file cannot be written,
+// how many events are lost follows.
 
-func (f *file) readState() (last, begun Position, err error) {
-	text := make([]byte, 2*len(Position{math.MaxUint64, strings.Repeat("0", 64)}.String())+2)
+func (f *file) readState() (last, begun Position, count int, err error) {
+	text := make([]byte, 256) // a line is shorter
 	n, err := f.state.ReadAt(text, 0)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return last, begun, err
+		return last, begun, 0, err
 	}
 	text, _, _ = bytes.Cut(text[:n], []byte("\n"))
-	first, second, _ := strings.Cut(string(text), " ")
-	last, _ = ParsePosition(first) // there is none yet, or somebody has changed it
-	begun, _ = ParsePosition(second)
-	return last, begun, nil
+	fields := append(strings.Split(string(text), " "), "", "")
+	last, _ = ParsePosition(fields[0]) // there is none yet, or somebody has changed it
+	begun, _ = ParsePosition(fields[1])
+	count, _ = strconv.Atoi(fields[2])
+	return last, begun, max(count, 0), nil
+}
+
+// keepLost keeps in the state how many events are lost, for a start before the file can be written. The disk may
+// refuse that too.
+func (f *file) keepLost() {
+	if f.state == nil {
+		return
+	}
+	if last, begun, _, err := f.readState(); err == nil {
+		_ = f.writeState(fmt.Sprint(last, " ", begun, " ", f.lost))
+	}
 }
 
 func (f *file) writeState(text string) error {

@@ -394,6 +394,32 @@ func TestFileFailsAtStartAndStop(t *testing.T) {
 	}
 }
 
+// Events that are lost before a stop are told by the first start that can write the file.
+func TestFileLostOverStarts(t *testing.T) {
+	t.Parallel()
+	c := newChain(t)
+	c.path = filepath.Join(c.dir, "log", "audit.jsonl")
+	c.write("early")
+	must.Do(t, os.Mkdir(filepath.Dir(c.path), 0o700))
+	c.write("before")
+	away := filepath.Join(c.dir, "away")
+	must.Do(t, os.Rename(filepath.Dir(c.path), away))
+	c.write("one", "two")
+	c.write("three")
+	must.Do(t, os.Rename(away, filepath.Dir(c.path)))
+	c.write("after")
+	wantEvents(t, c.events(c.path), lost, "before", lost, "after")
+	var counts []any
+	for _, event := range c.log.Records(t, Message) {
+		if event["event"] == lost {
+			counts = append(counts, event["count"])
+		}
+	}
+	if !slices.Equal(counts, []any{1.0, 3.0}) {
+		t.Errorf("the events lost are %v", counts)
+	}
+}
+
 // A second process cannot write to the file, with the same data_dir or another, until the first ends.
 func TestFileOfAnotherProcess(t *testing.T) {
 	t.Parallel()

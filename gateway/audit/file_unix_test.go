@@ -13,7 +13,7 @@ import (
 )
 
 // On a full disk, the half of a line that fits is taken back, so that the file is whole all the time
-// and no number is left out. The limit of the process on the size of files is the full disk.
+// and no number is left out. The next start tells what was lost, too. The limit of the process on the size of files is the full disk.
 func TestFileOnFullDisk(t *testing.T) { // not parallel: the limit is one of the process
 	c := newChain(t)
 	r := c.open()
@@ -37,6 +37,13 @@ func TestFileOnFullDisk(t *testing.T) { // not parallel: the limit is one of the
 	if seq := c.log.Last(t, Message)["seq"]; seq != 4.0 {
 		t.Errorf("the seq is %v", seq)
 	}
+	must.Do(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &full))
+	r.Record("5")
+	err = r.Close() // which tries again
+	must.Do(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &limit))
+	must.Do(t, err)
+	c.write("6")
+	wantEvents(t, c.events(c.path), "1", "2", lost, "4", lost, "6")
 }
 
 // A pipe in the folder of the file does not hold up a start that looks there for the file before.
