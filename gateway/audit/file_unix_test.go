@@ -13,7 +13,8 @@ import (
 )
 
 // On a full disk, the half of a line that fits is taken back, so that the file is whole all the time
-// and no number is left out. The next start tells what was lost, too. The limit of the process on the size of files is the full disk.
+// and no number is left out. The next start tells the events that were lost, too. The limit of the
+// process on the size of files is the full disk.
 func TestFileOnFullDisk(t *testing.T) { // not parallel: the limit is one of the process
 	c := newChain(t)
 	r := c.open()

@@ -30,7 +30,8 @@ const endless = 9999
 func ParseTime(text string) (at time.Time, err error) {
 	text = strings.ToUpper(text) // t and z are the same as T and Z
 	if err := at.UnmarshalText([]byte(text)); err != nil || isLax(text) {
-		return time.Time{}, errors.New("expected a time with an offset, like 2026-12-04T18:00:00Z or 2026-12-04T19:00:00+01:00")
+		return time.Time{}, errors.New("expected a time with an offset, like 2026-12-04T18:00:00Z or " +
+			"2026-12-04T19:00:00+01:00")
 	}
 	if at.IsZero() {
 		at = at.Add(1) // the year 1 has ended, and zero is no end
