@@ -30,11 +30,12 @@ const (
 // judged are the addresses to ban: guessers, and clients that policies refuse.
 type judged struct{ Guess, Denied []string }
 
-// offendedLog returns a folder with authgate.log, the log of a gateway that got each request of offences
-// from an address of its own sixty times, and the addresses to ban.
+// offendedLog returns a folder with the log of a gateway, authgate.log, and its audit.jsonl. It got each request of
+// offences from an address of its own sixty times. want are the addresses to ban.
 func offendedLog(t *testing.T) (dir string, want judged) {
 	t.Helper()
-	g, secret := startBans(t, "trusted_proxies: [127.0.0.1], ")
+	dir = t.TempDir()
+	g, secret := startBans(t, "trusted_proxies: [127.0.0.1], ", "log: {audit_file: "+dir+"/audit.jsonl}\n")
 	mistype(g, secret)
 	for id, address := range offences(t, g, secret, 60) {
 		switch {
@@ -45,7 +46,6 @@ func offendedLog(t *testing.T) (dir string, want judged) {
 		}
 	}
 	slices.Sort(want.Guess)
-	dir = t.TempDir()
 	world.WriteAll(t, dir, map[string]string{"authgate.log": g.Log.String()})
 	return dir, want
 }
@@ -86,15 +86,20 @@ func copyInto(t *testing.T, dir, folder string, files ...string) {
 }
 
 // fail2ban with the jails of the package, switched on as the page says, bans the addresses that guess and
-// those that policies refuse, and no other, from a file and from the journal.
+// those that policies refuse, and no other, from a file and from the journal, of a container too.
 func TestFail2banServer(t *testing.T) {
 	t.Parallel()
 	dir, want := offendedLog(t)
-	log, journal := dir+"/authgate.log", dir+"/authgate.journal"
-	writeJournal(t, journal, world.ReadFile(t, log))
+	log, journal, docker := dir+"/authgate.log", dir+"/authgate.journal", dir+"/docker.journal"
+	writeJournal(t, journal, "_SYSTEMD_UNIT=authgate.service", world.ReadFile(t, log))
+	writeJournal(t, docker, "_SYSTEMD_UNIT=docker.service\nCONTAINER_NAME=authgate", world.ReadFile(t, log))
 	for from, backend := range map[string]string{
 		"file":    "backend = auto\nlogpath = " + log,
 		"journal": `backend = systemd[journalfiles="` + journal + `"]`,
+		"container": world.Substituted(t, world.DocumentedFile(t, bansPage, "container.ini"),
+			"/srv/authgate/data/audit.jsonl", dir+"/audit.jsonl"),
+		"journal of a container": `backend = systemd[journalfiles="` + docker + `"]` +
+			"\njournalmatch = CONTAINER_NAME=authgate",
 	} {
 		t.Run(from, func(t *testing.T) {
 			t.Parallel()
@@ -103,16 +108,15 @@ func TestFail2banServer(t *testing.T) {
 	}
 }
 
-// writeJournal writes a file of the journal that has the lines of authgate.service.
-func writeJournal(t *testing.T, name, lines string) {
+// writeJournal writes a file of the journal that has the lines, each with the fields of their source.
+func writeJournal(t *testing.T, name, source, lines string) {
 	t.Helper()
 	var export strings.Builder
 	at := time.Now().UnixMicro() - int64(strings.Count(lines, "\n"))
 	for line := range strings.Lines(lines) {
 		at++
 		fmt.Fprintf(&export, "__REALTIME_TIMESTAMP=%d\n__MONOTONIC_TIMESTAMP=%[1]d\n_BOOT_ID=%032d\n"+
-			"_SYSTEMD_UNIT=authgate.service\n_HOSTNAME=host\nSYSLOG_IDENTIFIER=authgate\n_PID=7\nMESSAGE=%s\n",
-			at, 1, line)
+			"%s\n_HOSTNAME=host\nSYSLOG_IDENTIFIER=authgate\n_PID=7\nMESSAGE=%s\n", at, 1, source, line)
 	}
 	cmd := exec.CommandContext(t.Context(), "/lib/systemd/systemd-journal-remote", "-o", name, "-")
 	cmd.Stdin = strings.NewReader(export.String())

@@ -46,15 +46,15 @@ routes:
 )
 
 // startBans starts a gateway with the accounts alice, bob and carol, who has an app for codes with the secret.
-// more is added to the section listen.
-func startBans(t *testing.T, more string) (g *world.Instance, secret string) {
+// listen is added to the section listen, and more to the configuration.
+func startBans(t *testing.T, listen, more string) (g *world.Instance, secret string) {
 	t.Helper()
 	g = world.Prepare(t)
-	g.Listen = strings.Replace(g.Listen, "{", "{"+more, 1)
+	g.Listen = strings.Replace(g.Listen, "{", "{"+listen, 1)
 	g.Write("accounts.yaml", world.Person("alice", world.WonderlandHash, ", roles: [user]")+
 		world.Person("bob", world.BuilderHash, ", roles: [user]")+
 		world.Person("carol", world.WonderlandHash, ", roles: [user]"))
-	g.Configure(world.App(world.Record(t).URL) + banRealm)
+	g.Configure(world.App(world.Record(t).URL) + banRealm + more)
 	g.Run()
 	return g, g.AddTOTP("carol")
 }
@@ -237,7 +237,7 @@ func banPatterns(t *testing.T) (all []*regexp.Regexp) {
 // from a file and as the journal has them. Nothing in a request names another address.
 func TestBans(t *testing.T) {
 	t.Parallel()
-	g, secret := startBans(t, "")
+	g, secret := startBans(t, "", "")
 	offences(t, g, secret, 1)
 	patterns := banPatterns(t)
 	var want, got, past []string
