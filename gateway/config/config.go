@@ -60,6 +60,7 @@ type Config struct {
 	source      func() *sources // its content; a function, so that fmt does not print its secrets
 	sideFiles   []File
 	publicFiles []string
+	namedFiles  []string
 	secretFiles []string
 	warnings    Diagnostics
 
@@ -193,6 +194,10 @@ func (c *Config) SideFiles() []string {
 // PublicFiles returns the paths of the files without secrets among SideFiles.
 func (c *Config) PublicFiles() []string { return slices.Clone(c.publicFiles) }
 
+// NamedFiles returns the paths that keys name as files, except x_file. Some are read or run later, such as a
+// credential_file, and are no SideFiles.
+func (c *Config) NamedFiles() []string { return slices.Clone(c.namedFiles) }
+
 // Path returns the path of the configuration file, as it was given.
 func (c *Config) Path() string { return c.path }
 
@@ -260,7 +265,8 @@ func (e Environment) parse(path string, from *sources) (*Config, []File, error) 
 	}
 	kept := &sources{from.main, in.parts, true}
 	cfg.path, cfg.environment, cfg.source = path, e, func() *sources { return kept }
-	cfg.sideFiles, cfg.publicFiles, cfg.warnings = reader.Files(), reader.PublicFiles(), reader.Warnings()
+	cfg.sideFiles, cfg.publicFiles, cfg.namedFiles = reader.Files(), reader.PublicFiles(), reader.NamedFiles()
+	cfg.warnings = reader.Warnings()
 	return cfg, files, nil
 }
 

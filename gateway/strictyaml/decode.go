@@ -294,6 +294,7 @@ func (d *decoder) resolvePath(v reflect.Value, tag reflect.StructTag) {
 		return
 	}
 	v.SetString(d.Document.Resolve(path))
+	d.named = append(d.named, v.String())
 	if kind == "public" {
 		d.public = append(d.public, v.String())
 	}

@@ -54,6 +54,7 @@ type Reader struct {
 	warnings problems
 	files    []File
 	public   []string // see PublicFiles
+	named    []string // see NamedFiles
 }
 
 // NewReader returns a Reader.
@@ -82,6 +83,9 @@ func (r *Reader) Files() []File {
 
 // PublicFiles returns the paths that keys with the tag file:"public" have.
 func (r *Reader) PublicFiles() []string { return r.public }
+
+// NamedFiles returns the paths that keys with the tag file have, those that are read or run later among them.
+func (r *Reader) NamedFiles() []string { return r.named }
 
 // Resolve makes a path of the main file relative to the folder of that file.
 func (r *Reader) Resolve(path string) string { return resolve(filepath.Dir(r.Main), path) }

@@ -58,7 +58,8 @@ func exposed(cfg *config.Config) []exposure {
 		return nil
 	}
 	all := exposedSecrets(cfg)
-	for _, path := range slices.Concat([]string{cfg.Path(), cfg.DataDir}, cfg.Parts(), cfg.SideFiles()) {
+	paths := slices.Concat([]string{cfg.Path(), cfg.DataDir}, cfg.Parts(), cfg.SideFiles(), cfg.NamedFiles())
+	for _, path := range paths {
 		for _, e := range changeable(path) {
 			if !slices.ContainsFunc(all, func(known exposure) bool { return known.real == e.real }) {
 				all = append(all, e)

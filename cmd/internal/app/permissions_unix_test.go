@@ -135,6 +135,7 @@ func TestChangeableConfiguration(t *testing.T) {
 		"a folder above, sticky":    {modes{".": 0o777 | sticky}, ""},
 		"a file in a sticky folder": {modes{"etc": 0o777 | sticky, "etc/config.yaml": 0o646}, "etc/config.yaml 0646"},
 		"a public file":             {modes{"etc/logo.svg": 0o646}, "etc/logo.svg 0646"},
+		"a file that is read later": {modes{"etc/cluster.token": 0o646}, "etc/cluster.token 0646"},
 		"the folder of a file":      {modes{"lists": 0o757}, "lists 0757"},
 		"a folder of a link":        {modes{"links": 0o777}, "links 0777"},
 		"a folder behind a link":    {modes{"real": 0o777}, "real 0777"},
@@ -149,11 +150,13 @@ func TestChangeableConfiguration(t *testing.T) {
 			t.Parallel()
 			dir := filepath.Join(openRoom(t), "it's here")
 			yaml := strings.Replace(listenAnywhere+memoryStore+routes, "accounts.yaml", "../lists/accounts.yaml", 1) +
-				"site: {logo: logo.svg}\ntoken: {secret_file: ../links/secret}\ndata_dir: ../var/data\n"
+				"site: {logo: logo.svg}\ntoken:\n  secret_file: ../links/secret\n  trusted_issuers: [{name: cluster, " +
+				"issuer: \"https://issuer.example\", credential_file: cluster.token}]\ndata_dir: ../var/data\n"
 			path := filepath.Join(dir, "etc", "config.yaml")
 			folder(t, dir, map[string]string{
 				"etc/config.yaml": yaml, "lists/accounts.yaml": alice, "etc/logo.svg": `<svg xmlns="http://www.w3.org/2000/svg"/>`,
-				"real/secret": "01234567890123456789012345678901", "links/other": "", "var/data/x": "",
+				"etc/cluster.token": "token",
+				"real/secret":       "01234567890123456789012345678901", "links/other": "", "var/data/x": "",
 			})
 			if err := errors.Join(
 				os.Symlink("../links/../links/one", filepath.Join(dir, "links", "secret")),
