@@ -121,7 +121,7 @@ func (g *group) remove(sid string) error {
 // departure returns the changes by which login leaves its groups, but for those that cannot be read.
 func (g *groups) departure(ctx context.Context, login *Login) (changes []store.Change) {
 	for _, key := range groupsOf(login) {
-		raw, now, err := g.read(ctx, key)
+		raw, now, err := g.readGroup(ctx, key)
 		if err != nil || now.remove(login.ID) != nil {
 			continue
 		}
@@ -194,15 +194,15 @@ func (g *groups) makeRoom(ctx context.Context, now *group) error {
 
 // members returns the logins of a group. Some of these logins may have ended.
 func (g *groups) members(ctx context.Context, key string) ([]member, error) {
-	_, now, err := g.read(ctx, key)
+	_, now, err := g.readGroup(ctx, key)
 	if err != nil {
 		return nil, err
 	}
 	return now.Members, nil
 }
 
-// read returns the record of a group, and the group.
-func (g *groups) read(ctx context.Context, key string) (raw []byte, now *group, err error) {
+// readGroup returns the record of a group, and the group.
+func (g *groups) readGroup(ctx context.Context, key string) (raw []byte, now *group, err error) {
 	if raw, err = record.Find(ctx, g.logins.store, key); err != nil {
 		return nil, nil, fmt.Errorf("reading a group of logins: %w", err)
 	}
