@@ -23,6 +23,7 @@ func (ex *exchange) takeMessage(id *policy.Identity, read func() (*mcp.Message, 
 	if id == nil && ex.route.rule.Decide(nil, &ex.Canonical).Outcome != policy.Allow {
 		return nil // decide refuses it
 	}
+	ex.Identify(id) // for the log, if it ends here
 	switch r.Method {
 	case http.MethodPost:
 	case http.MethodGet, http.MethodDelete, http.MethodOptions:

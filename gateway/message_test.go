@@ -213,6 +213,11 @@ func TestMessageMalformed(t *testing.T) {
 			t.Errorf("%q: %s", header, w.Body)
 		}
 	}
+	for _, line := range r.log.Records(t, "request")[1:] { // the first is the login
+		if line["subject"] != "local:alice" || line["mechanism"] != "bearer" {
+			t.Errorf("the log does not say whose message it was: %v", line)
+		}
+	}
 }
 
 // A message has a bound, that of max_body or of 4 MiB, and the client learns it as soon as the gateway does.
