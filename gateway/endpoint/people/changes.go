@@ -80,6 +80,9 @@ func (p *page) serveChange(ex *web.Exchange, c *change) error {
 	done, err := p.change(ctx, ex, c, wanted)
 	p.logout.Ended(ex, done.ended)
 	if err != nil {
+		if refusal, is := errors.AsType[*web.Error](err); is && refusal.Status == http.StatusForbidden {
+			ex.Audit("denied", slog.String("reason", web.ReasonOf(err)))
+		}
 		return p.refuse(ex, p.explain(ex, wanted, err))
 	}
 	p.audit(ex, c, wanted, &done)

@@ -80,7 +80,7 @@ func TestPeopleEnd(t *testing.T) {
 }
 
 // A user cannot give a role that they do not have, neither to a new account, nor to another,
-// nor to themselves.
+// nor to themselves. Each attempt leaves an event.
 func TestPeopleGrantNothingBeyondThemselves(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -97,6 +97,15 @@ func TestPeopleGrantNothingBeyondThemselves(t *testing.T) {
 	}
 	if got := usersFile(t, r); got != before {
 		t.Errorf("the file has changed:\n%s", got)
+	}
+	denied := 0
+	for _, record := range r.Log.Records(t, "audit") {
+		if record["event"] == "denied" && record["subject"] == "local:alice" && record["reason"] != nil {
+			denied++
+		}
+	}
+	if denied != 4*6 {
+		t.Errorf("%d events tell of 24 refused changes", denied)
 	}
 }
 
