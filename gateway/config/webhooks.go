@@ -112,8 +112,10 @@ func checkWebhooks(r *section.Report, webhooks []Webhook) {
 			r.Fault(path+".url", "the URL of the receiver is needed, like https://ntfy.example.org/gate")
 		}
 		switch {
-		case w.Secret != "" && len(w.Secrets) > 0:
+		case w.Secret != "" && r.Given(path+".secrets"):
 			r.Fault(path+".secrets", "is given beside secret; write all of them here, or remove this key")
+		case w.Secret == "" && len(w.Secrets) == 0 && r.Given(path+".secrets"):
+			r.Fault(path+".secrets", "must not be empty; give each secret that signs an event")
 		case w.Secret == "" && len(w.Secrets) == 0:
 			r.Fault(path+".secret", `the secret that signs each event is needed; `+
 				`make one with: echo "whsec_$(openssl rand -base64 32)"`)
