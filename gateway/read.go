@@ -51,12 +51,12 @@ func checkExpect(ex *web.Exchange) error {
 // HTTP/1.1 has one of them, and http3 compares them itself.
 func checkHostField(ex *web.Exchange) error {
 	fields := ex.Request.Header["Host"]
-	if len(fields) == 0 || len(fields) == 1 && fields[0] == ex.Request.Host {
+	if len(fields) == 0 || len(fields) == 1 && strings.EqualFold(fields[0], ex.Request.Host) {
 		return nil
 	}
 	return &web.Error{
 		Status: http.StatusBadRequest, Detail: "The request names several hosts.",
-		Cause: errors.New("Host is repeated, or differs from :authority (RFC 9113, section 8.3.1)"),
+		Cause: errors.New("the field Host is repeated, or differs from :authority (RFC 9113, section 8.3.1)"),
 	}
 }
 

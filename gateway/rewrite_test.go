@@ -31,7 +31,7 @@ func TestTwoHosts(t *testing.T) {
 	for _, c := range []struct {
 		status int
 		fields []string
-	}{{200, nil}, {200, []string{"gw.example"}}, {400, []string{"gw.example", "gw.example"}}, {400, []string{"other.example"}}} {
+	}{{200, nil}, {200, []string{"GW.example"}}, {400, []string{"gw.example", "gw.example"}}, {400, []string{"other.example"}}} {
 		q := ownrig.Request("GET", "/public/", "")
 		q.Proto, q.ProtoMajor, q.ProtoMinor = "HTTP/2.0", 2, 0
 		q.Header["Host"] = c.fields
