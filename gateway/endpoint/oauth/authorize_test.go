@@ -67,7 +67,7 @@ func TestAuthorizeErrorsToTheClient(t *testing.T) {
 		{"a resource elsewhere", "invalid_target", ask("resource", "https://evil.example/mcp")},
 		{"a resource over http", "invalid_target", ask("resource", "http://gw.example/bearer")},
 		{"a request object", "request_not_supported", ask("request", "x.y.z")},
-		{"a request object elsewhere", "request_uri_not_supported", ask("request_uri", "https://evil.example/r")},
+		{"a request object elsewhere", "request_not_supported", ask("request_uri", "https://evil.example/r")},
 		{"an unknown prompt", "invalid_request", ask("prompt", "create")},
 		{"silent and not", "invalid_request", ask("prompt", "none login")},
 		{"a bad age", "invalid_request", ask("max_age", "-1")},

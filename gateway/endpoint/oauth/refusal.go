@@ -34,7 +34,6 @@ const (
 	codeLoginRequired       = "login_required" // OpenID Connect Core 1.0, section 3.1.2.6
 	codeConsentRequired     = "consent_required"
 	codeRequestNotSupported = "request_not_supported"
-	codeURINotSupported     = "request_uri_not_supported"
 	codePending             = "authorization_pending" // RFC 8628, section 3.5
 	codeSlowDown            = "slow_down"
 	codeExpired             = "expired_token"
