@@ -84,7 +84,8 @@ func (p Path) Readings() []string {
 
 // ReadsAs reports whether is holds for the path as the gateway reads it, or as a server behind it may.
 func (p Path) ReadsAs(is func(read string) bool) bool {
-	return is(p.Decoded) || p.Slashed != "" && (is(p.Slashed) || is(mergeSlashes(p.Slashed))) ||
+	merged := mergeSlashes(p.Slashed)
+	return is(p.Decoded) || p.Slashed != "" && (is(p.Slashed) || is(merged) || is(dropParameters(merged))) ||
 		p.Opaque && slices.ContainsFunc(p.Readings(), is)
 }
 

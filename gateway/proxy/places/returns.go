@@ -105,12 +105,17 @@ func (p *Places) parseURL(target string) (host, path string, ok bool) {
 }
 
 // ParseReturn parses a path at a host where a user may be led. A browser takes one that begins
-// with two slashes for another host.
-func (p *Places) ParseReturn(host, target string) (policy.Path, error) {
+// with two slashes for another host, and a server behind may lead it there if one is encoded.
+func (p *Places) ParseReturn(host, target string) (path policy.Path, err error) {
 	if p.Hosts.Opaque(host) && !strings.HasPrefix(target, "//") {
-		return policy.ParseTargetOpaque(target)
+		path, err = policy.ParseTargetOpaque(target)
+	} else {
+		path, err = policy.ParseTargetWithSlashes(target)
 	}
-	return policy.ParseTargetWithSlashes(target)
+	if err == nil && strings.HasPrefix(path.Slashed, "//") {
+		err = policy.ErrEncodedSlash
+	}
+	return path, err
 }
 
 // landing returns the path and the query where a user may be led.
