@@ -100,7 +100,8 @@ func (s *authorization) fill(r *request) error {
 	get := r.values.Get
 	switch {
 	case get("request") != "", get("request_uri") != "":
-		return refuse(codeRequestNotSupported, "Give the parameters themselves: request and request_uri are not supported.")
+		return refuse(codeRequestNotSupported,
+			"Give the parameters themselves: request and request_uri are not supported.")
 	case get("response_type") == "":
 		return refuse(codeInvalidRequest, "The parameter response_type is needed: code.")
 	case get("response_type") != "code":

@@ -105,13 +105,13 @@ func (p *Places) parseURL(target string) (host, path string, ok bool) {
 }
 
 // ParseReturn parses a path at a host where a user may be led. A browser takes one that begins
-// with two slashes for another host, and a server behind may lead it there if one is encoded.
-func (p *Places) ParseReturn(host, target string) (path policy.Path, err error) {
+// with two slashes for another host. A server behind may lead it there if one is encoded, but at a host
+// whose paths are the application's own.
+func (p *Places) ParseReturn(host, target string) (policy.Path, error) {
 	if p.Hosts.Opaque(host) && !strings.HasPrefix(target, "//") {
-		path, err = policy.ParseTargetOpaque(target)
-	} else {
-		path, err = policy.ParseTargetWithSlashes(target)
+		return policy.ParseTargetOpaque(target)
 	}
+	path, err := policy.ParseTargetWithSlashes(target)
 	if err == nil && strings.HasPrefix(path.Slashed, "//") {
 		err = policy.ErrEncodedSlash
 	}
