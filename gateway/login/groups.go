@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -390,10 +391,14 @@ func (g *group) edited() (store.Edit, error) {
 	return store.Edit{Value: value, Expires: g.expires()}, nil
 }
 
-// appendTime appends a time in nanoseconds, and 0 for none.
+// appendTime appends a time in nanoseconds, and 0 for none. A time after 2262, the last year that an int64 can
+// hold, becomes the last instant of it.
 func appendTime(to []byte, at time.Time) []byte {
-	if at.IsZero() {
+	switch last := time.Unix(0, math.MaxInt64); {
+	case at.IsZero():
 		return binary.BigEndian.AppendUint64(to, 0)
+	case at.After(last):
+		at = last
 	}
 	return binary.BigEndian.AppendUint64(to, uint64(at.UnixNano()))
 }

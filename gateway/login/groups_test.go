@@ -281,6 +281,20 @@ func TestGroupIsKept(t *testing.T) {
 	}
 }
 
+// Logins that end after 2262, the last year that the record can tell, end together too.
+func TestFarLoginsEndTogether(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for range 3 {
+		must.Get(r.logins.Begin(t.Context(), &accounts.Account{Username: "alice"}, Device{},
+			Term{Lifetime: 280 * 365 * 24 * time.Hour}, nil))(t)
+	}
+	ended := must.Get(r.logins.groups.endLogins(t.Context(), groupKey("account", "alice"), false, ""))(t)
+	if len(ended) != 3 {
+		t.Errorf("%d logins have ended, want 3", len(ended))
+	}
+}
+
 // wantGroup fails the test unless this is the record of that group.
 func wantGroup(t *testing.T, raw []byte, want *group) {
 	t.Helper()
