@@ -48,9 +48,11 @@ func joinColon(joined token.Tokens, colon, after *token.Token) token.Tokens {
 	return joined
 }
 
-// isPlain reports whether a token is a text without quotes on one line.
+// isPlain reports whether a token is a text without quotes on one line. The scanner leaves a ": " in the text
+// b: c of [a:b: c], which is a mapping.
 func isPlain(tk *token.Token) bool {
-	return tk.Indicator == token.NotIndicator && !strings.Contains(strings.TrimSpace(tk.Origin), "\n")
+	return tk.Indicator == token.NotIndicator && !strings.Contains(strings.TrimSpace(tk.Origin), "\n") &&
+		!strings.Contains(tk.Value, ": ")
 }
 
 // follows reports whether a token begins where another one, of this text, ends.

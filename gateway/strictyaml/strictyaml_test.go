@@ -270,7 +270,8 @@ func TestColonsInLists(t *testing.T) {
 			}
 		}
 	}
-	for _, source := range []string{"named: {a: {list: [a: b]}}\n", "named: {a: {list: [\"a\":b]}}\n"} {
+	for _, list := range []string{"[a: b]", "[\"a\":b]", "[a:b: c]", "[a:b c: d]", "[:a: b]"} {
+		source := "named: {a: {list: " + list + "}}\n"
 		if _, r, _ := read(t, source); r.Err() == nil {
 			t.Errorf("%s is accepted", source)
 		}
