@@ -85,7 +85,8 @@ func (p Path) Readings() []string {
 // ReadsAs reports whether is holds for the path as the gateway reads it, or as a server behind it may.
 func (p Path) ReadsAs(is func(read string) bool) bool {
 	merged := mergeSlashes(p.Slashed)
-	return is(p.Decoded) || p.Slashed != "" && (is(p.Slashed) || is(merged) || is(dropParameters(merged))) ||
+	return is(p.Decoded) ||
+		p.Slashed != "" && (is(p.Slashed) || is(merged) || is(mergeSlashes(dropParameters(merged)))) ||
 		p.Opaque && slices.ContainsFunc(p.Readings(), is)
 }
 
@@ -145,7 +146,7 @@ func (t *Table) checkParameters(req *Request, found Match) error {
 	if !strings.Contains(req.Path.Decoded, ";") {
 		return nil
 	}
-	read := []string{dropParameters(req.Path.Decoded)}
+	read := []string{dropParameters(req.Path.Decoded), dropParameters(mergeSlashes(req.Path.Decoded))}
 	if raw := req.Path.Raw; strings.Contains(raw, ";") && strings.Contains(raw, "%3") {
 		if req.Path.Slashed != "" {
 			raw = encodeSlashes(raw)
@@ -154,7 +155,8 @@ func (t *Table) checkParameters(req *Request, found Match) error {
 	}
 	if req.Path.Slashed != "" {
 		for _, path := range read {
-			read = append(read, strings.ReplaceAll(path, "%2F", "/"))
+			merged := mergeSlashes(path)
+			read = append(read, strings.ReplaceAll(path, "%2F", "/"), strings.ReplaceAll(merged, "%2F", "/"))
 		}
 	}
 	for _, path := range read {
@@ -199,8 +201,15 @@ func (t *Table) checkSlashes(req *Request, found Match) error {
 // path would choose between two policies.
 func (t *Table) checkDecoding(req *Request, found Match) error {
 	for _, path := range req.Path.Again() {
-		if !t.leadsTo(found, req, path) || strings.Contains(path, ";") && !t.leadsTo(found, req, dropParameters(path)) {
-			return errDecodedAgain
+		all := []string{path}
+		if strings.Contains(path, ";") {
+			cut := dropParameters(path)
+			all = append(all, cut, strings.ReplaceAll(cut, "%2F", "/"))
+		}
+		for _, read := range all {
+			if !t.leadsTo(found, req, read) {
+				return errDecodedAgain
+			}
 		}
 	}
 	return nil
@@ -218,16 +227,11 @@ func (t *Table) checkNone(req *Request) error {
 	return ErrNoRoute
 }
 
-// dropParameters returns a path without the parameters of its segments.
+// dropParameters returns a path without the parameters of its segments. It may leave empty segments.
 func dropParameters(path string) string {
 	segments := strings.Split(path, "/")
-	left := []string{""} // before the first slash
-	for i, segment := range segments[1:] {
-		segment, _, cut := strings.Cut(segment, ";")
-		if segment == "" && cut && i < len(segments)-2 {
-			continue // it leaves two slashes, which many servers merge
-		}
-		left = append(left, segment)
+	for i, segment := range segments {
+		segments[i], _, _ = strings.Cut(segment, ";")
 	}
-	return strings.Join(left, "/")
+	return strings.Join(segments, "/")
 }

@@ -58,6 +58,9 @@ func TestEncodedSlashAsSegment(t *testing.T) {
 		{"/api/queues/%2F/q", []string{"/api/queues/{host}/q"}, false},          // to none
 		{"/api/%2F%2561dmin", []string{"/api/", "/api/admin"}, false},           // decoded again
 		{"/api/%2F;x/admin", []string{"/api/", "/api/admin"}, false},            // without parameters
+		{"/;a%2Fb%3B", []string{"/", "/{x}/b/"}, false},                         // to //b, not merged
+		{"/;a/b/%2Fc", []string{"/", "/b/{x}/c/"}, false},                       // to /b//c
+		{"/a%2F%2561;%2Fc", []string{"/", "/{x}/a/{$}"}, false},                 // to /a%2Fa, then /a/a
 	} {
 		all := routes(c.patterns...)
 		for i := range all {
