@@ -3,10 +3,12 @@ package gateway
 import (
 	"cmp"
 	"errors"
+	"log/slog"
 	"net/http"
 	"strings"
 	"time"
 
+	"authgate/gateway/proxy/streams"
 	"authgate/gateway/proxy/web"
 	"authgate/gateway/wire/mcp"
 	"authgate/policy"
@@ -58,10 +60,18 @@ const lateMessage = 500 * time.Millisecond
 // checkLate judges a request to an MCP server anew if its message took long to come: a client could begin requests,
 // and send their messages when its login has ended.
 func (ex *exchange) checkLate() error {
-	if ex.message == nil || time.Since(ex.Start) < lateMessage {
+	if ex.message == nil || ex.gateway.service.Now().Sub(ex.Start) < lateMessage {
 		return nil
 	}
-	return ex.Check(ex.Request.Context())
+	err := ex.Check(ex.Request.Context())
+	if ended, ok := errors.AsType[*streams.Ended](err); ok {
+		ex.Reason = ended.Reason
+		ex.rejected(err)
+		if refusal, ok := errors.AsType[*web.Error](err); ok && refusal.Status == http.StatusForbidden {
+			ex.Audit("denied", slog.String("reason", ended.Reason))
+		}
+	}
+	return err
 }
 
 // checkEmptyBody refuses a body where no message can be.

@@ -391,27 +391,41 @@ func TestMessagePauses(t *testing.T) {
 	})
 }
 
-// A message that comes after the login has ended, or a reload that refuses it, does not reach the upstream.
+// A message that comes half a second after its request, and after the login has ended or a reload that refuses it, does
+// not reach the upstream.
 func TestMessageLate(t *testing.T) {
 	t.Parallel()
 	yaml := edit(t, toolsConfig, "routes:\n", searching+"routes:\n")
 	other := strings.Replace(yaml, `"search_*", get_page`, "other", 1)
 	listeningWith(t, yaml, func(t *testing.T, r *rig, dial func() net.Conn) {
-		for status, meanwhile := range map[int]func(alice string){
-			200: func(string) {},
-			401: func(alice string) { r.want(200, "POST", "/logout", "", alice) },
-			403: func(string) { r.mustReload(other) },
+		logout := func(alice string) { r.want(200, "POST", "/logout", "", alice) }
+		refuse := func(string) { r.mustReload(other) }
+		for _, c := range []struct {
+			status    int
+			late      time.Duration
+			meanwhile func(alice string)
+		}{
+			{200, lateMessage, func(string) {}}, {401, lateMessage, logout}, {403, lateMessage, refuse},
+			{200, lateMessage - 1, refuse}, // it is judged as it began
 		} {
 			r.mustReload(yaml)
 			alice, body := r.login(aliceIn).bearer, call("search_x")
 			head := "POST /mcp HTTP/1.1\nHost: gw.example\n" + alice + "\n" + jsonType
 			head += fmt.Sprintf("\nContent-Length: %d\n\n", len(body))
 			before, client := r.upstream.Reached(), dial()
-			time.AfterFunc(time.Second, func() { meanwhile(alice) })
+			time.AfterFunc(time.Second, func() {
+				c.meanwhile(alice)
+				r.clock.Advance(c.late)
+			})
 			ownrig.SendLater(client, 2*time.Second, body[20:])
 			answer := ownrig.Ask(t, client, head+body[:20])
-			if reached := r.upstream.Reached() - before; answer.StatusCode != status || reached > 0 != (status == 200) {
-				t.Errorf("want %d: %d, %d requests reached the upstream", status, answer.StatusCode, reached)
+			if reached := r.upstream.Reached() - before; answer.StatusCode != c.status || reached > 0 != (c.status == 200) {
+				t.Errorf("want %d: %d, %d requests reached the upstream", c.status, answer.StatusCode, reached)
+			}
+		}
+		for _, reason := range []string{`access token: revoked"`, `mcp.tools: needs a tool that matches other"`} {
+			if n := strings.Count(r.log.String(), reason); n != 2 {
+				t.Errorf("the reason %s is in %d lines, want one of the access log and one of audit", reason, n)
 			}
 		}
 	})

@@ -225,6 +225,7 @@ func (ex *exchange) decide(id *policy.Identity) error {
 	}
 	switch decision.Outcome {
 	case policy.Allow:
+		ex.confirmed = confirmed{ex.state, route, id}
 		return ex.checkSite(route, id)
 	case policy.Challenge:
 		if ex.Stale.Any() {
@@ -321,5 +322,4 @@ func (ex *exchange) checkSite(route *route, id *policy.Identity) error {
 // fillSent fills ex.sent, the request for the upstream of the route.
 func (ex *exchange) fillSent() {
 	ex.sent.Exchange, ex.sent.Route, ex.sent.Trace, ex.sent.Login = &ex.Exchange, ex.route.forward, ex.trace, ex
-	ex.confirmed = confirmed{ex.state, ex.route, ex.Identity}
 }
